@@ -1,0 +1,95 @@
+// Package tag is the vocabulary of the gateway: what a reading, a command and a tag are.
+// It hides how a value is stored, and imports the standard library alone, so that every room can speak it.
+package tag
+
+import (
+	"context"
+	"time"
+)
+
+// Ref is a slot given to a tag's name for good: it is never reused for another name in a process. Zero is no tag.
+type Ref uint32
+
+// Sample is one reading of one tag.
+type Sample struct {
+	Ref    Ref
+	Status Status
+	Value  Value
+	At     Time // when the device answered
+}
+
+// Sink takes what was read, in the order in which it was read. Publish never blocks and keeps nothing of the batch.
+type Sink interface {
+	Publish(batch []Sample)
+}
+
+// Command is one write to one tag. Whoever executes it sets Status.
+type Command struct {
+	Ref    Ref
+	Value  Value
+	Status Status // of the write
+	At     Time   // SourceTimestamp to store, for memory tags alone; zero: now
+	Put    Status // status to store, for memory tags alone
+	From   int    // first array element that Value replaces
+	Part   bool   // Value replaces only the elements From and on of the tag's array
+}
+
+// Op is an operation on a device.
+type Op uint8
+
+// The operations.
+const (
+	Poll Op = iota
+	Enable
+	Disable
+	ResetCounters
+)
+
+// Field is what the client side may ask of the field side.
+type Field interface {
+	// Execute carries out the commands and sets their statuses. When it returns, nobody else holds cmds.
+	Execute(ctx context.Context, cmds []Command)
+	// Refresh reads the tags from their devices. It returns after the readings were published.
+	Refresh(ctx context.Context, refs []Ref) Status
+	// Operate applies op to a device.
+	Operate(ctx context.Context, device string, op Op) Status
+}
+
+// Account holds the bytes that one purpose may use. Take reports whether n more fit, and counts them if so.
+// It is safe for concurrent use.
+type Account interface {
+	Take(n int) bool
+	Give(n int)
+}
+
+// Pulse is how a working loop says that it works.
+type Pulse func()
+
+// Access tells what may be done with a tag.
+type Access uint8
+
+// The access of a tag.
+const (
+	Readable Access = 1 << iota
+	Writable
+)
+
+// Def is what every room may know of a tag; how it is read from its device is its driver's own.
+type Def struct {
+	Device      string
+	Name        string // within the device; a dot makes a folder
+	Kind        Kind
+	Len         int // elements of an array; 0 is a scalar
+	Access      Access
+	Unit        string
+	HasRange    bool
+	Low, High   float64 // EURange, and the limits of a write
+	Description string
+	Definition  string // how the value comes about, for people: address and scaling
+	Memory      bool   // lives in the gateway: takes a written status and SourceTimestamp
+	Poll        time.Duration
+	History     bool
+}
+
+// FullName is the name that is unique in the site: device, dot, name.
+func (d *Def) FullName() string { return d.Device + "." + d.Name }

@@ -1,0 +1,88 @@
+// Package address holds what clients walk: nodes, their references, browse paths and types, namespace 0 included.
+// It hides how nodes are stored; their values come from NodeManagers.
+package address
+
+import (
+	"context"
+	"time"
+
+	"github.com/gopcua/opcua/ua"
+
+	"edged/drivers/tag"
+	"edged/uaserver/wire"
+)
+
+// Node is one node of the address space (Part 3, 5). Everything but a static Value is set before the node is added to
+// a Space and is read only afterwards.
+type Node struct {
+	ID          wire.NodeID
+	Class       ua.NodeClass
+	BrowseNS    uint16
+	BrowseName  string
+	DisplayName string // empty: the BrowseName
+	Description string
+
+	// Variables and variable types.
+	DataType    wire.NodeID
+	Rank        int32 // ValueRank: -1 scalar, 1 one dimension
+	Dims        []uint32
+	Access      ua.AccessLevelType // of anybody; a user's is this masked by his Rights
+	MinSampling float64            // MinimumSamplingInterval in milliseconds; -1 not known, 0 continuous
+	Historizing bool
+
+	// Types, methods, objects and views.
+	Abstract      bool
+	Symmetric     bool // reference types
+	InverseName   string
+	Executable    bool  // methods
+	EventNotifier uint8 // objects and views
+
+	// Value is the value of a variable without a manager.
+	Value tag.Value
+	// Manager supplies values; nil: Value.
+	Manager NodeManager
+	// Ref is the tag behind a variable; 0: none.
+	Ref tag.Ref
+	// Token is the manager's own number for the node.
+	Token uint32
+}
+
+// Rights are what an identity may do with a node.
+type Rights uint8
+
+// The rights.
+const (
+	MayBrowse Rights = 1 << iota
+	MayRead
+	MayWrite
+	MayCall
+)
+
+// ReadItem is one attribute to read; it carries its result.
+type ReadItem struct {
+	Node      *Node
+	Attribute ua.AttributeID
+	Range     string        // IndexRange, "" is all
+	MaxAge    time.Duration // of the call
+	Result    wire.DataValue
+}
+
+// WriteItem is one attribute to write; it carries its result.
+type WriteItem struct {
+	Node      *Node
+	Attribute ua.AttributeID
+	Range     string // IndexRange, "" is all
+	Value     wire.DataValue
+	Status    tag.Status
+}
+
+// NodeManager supplies the values of nodes. It sees Value attributes alone, of its own nodes; class, access and rights
+// have been checked. An item with a bad status has been answered and is left alone.
+type NodeManager interface {
+	// Read sets each item's Result, and applies its Range.
+	Read(ctx context.Context, items []ReadItem)
+	// Write sets each item's Status.
+	Write(ctx context.Context, items []WriteItem)
+	// Series is where a node's samples are kept; nil: it is sampled by reading.
+	Series(n *Node) *Series
+}
