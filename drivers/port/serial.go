@@ -1,0 +1,222 @@
+package port
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.bug.st/serial"
+)
+
+var parities = map[string]serial.Parity{
+	"none": serial.NoParity, "odd": serial.OddParity, "even": serial.EvenParity,
+	"mark": serial.MarkParity, "space": serial.SpaceParity,
+}
+
+var stops = map[int]serial.StopBits{1: serial.OneStopBit, 2: serial.TwoStopBits}
+
+// serialPort is a serial line. The lock is a descriptor of our own: TIOCEXCL, which the library sets, does not keep
+// root out, and an flock does.
+type serialPort struct {
+	path     string
+	port     serial.Port
+	lock     *os.File
+	deadline time.Time // owned by the reading goroutine
+	closed   atomic.Bool
+}
+
+func openSerial(ctx context.Context, path string, mode Mode) (Port, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	lock, err := lockDevice(path)
+	if err != nil {
+		return nil, err
+	}
+	p, err := serial.Open(path, &serial.Mode{
+		BaudRate: mode.Baud, DataBits: mode.Data, Parity: parities[mode.Parity], StopBits: stops[mode.Stop]})
+	if err != nil {
+		lock.Close()
+		return nil, openError(path, mode, err)
+	}
+	return &serialPort{path: path, port: p, lock: lock}, nil
+}
+
+// lockDevice opens the device for nobody else.
+func lockDevice(path string) (*os.File, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, openError(path, Mode{}, err)
+	}
+	if st.Mode()&os.ModeCharDevice == 0 {
+		return nil, fmt.Errorf("%s is not a serial device: give the path of one%s", path, knownLines())
+	}
+	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, openError(path, Mode{}, err)
+	}
+	if err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		syscall.Close(fd)
+		return nil, openError(path, Mode{}, syscall.EBUSY)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// openError says what helps.
+func openError(path string, mode Mode, err error) error {
+	var pe *serial.PortError
+	code := serial.PortErrorCode(-1)
+	if errors.As(err, &pe) {
+		code = pe.Code()
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist), code == serial.PortNotFound:
+		return fmt.Errorf("serial line %s does not exist: plug the adapter in or correct the path%s", path, knownLines())
+	case errors.Is(err, os.ErrPermission), code == serial.PermissionDenied:
+		return permissionError(path)
+	case errors.Is(err, syscall.EBUSY), code == serial.PortBusy:
+		return fmt.Errorf("serial line %s is in use by another program: stop it (fuser %s names it) or give each its own line", path, path)
+	case code == serial.InvalidSpeed:
+		return fmt.Errorf("serial line %s cannot run at %d baud: choose a rate that its adapter supports", path, mode.Baud)
+	}
+	return fmt.Errorf("serial line %s cannot be opened with %d baud: %w", path, mode.Baud, err)
+}
+
+// permissionError names the user, the group that owns the device, and the remedy.
+func permissionError(path string) error {
+	me := "uid " + strconv.Itoa(os.Getuid())
+	if u, err := user.Current(); err == nil {
+		me = u.Username
+	}
+	st, err := os.Stat(path)
+	sys, ok := (*syscall.Stat_t)(nil), false
+	if err == nil {
+		sys, ok = st.Sys().(*syscall.Stat_t)
+	}
+	if !ok {
+		return fmt.Errorf("user %s may not open serial line %s: give it read and write permission", me, path)
+	}
+	group := strconv.FormatUint(uint64(sys.Gid), 10)
+	if g, err := user.LookupGroupId(group); err == nil {
+		group = g.Name
+	}
+	if st.Mode().Perm()&0o060 != 0o060 {
+		return fmt.Errorf("user %s may not open serial line %s (mode %v, group %s): chmod g+rw %s, and put the user into group %s",
+			me, path, st.Mode().Perm(), group, path, group)
+	}
+	return fmt.Errorf("user %s may not open serial line %s, which belongs to group %s: usermod -aG %s %s, then start again",
+		me, path, group, group, me)
+}
+
+// knownLines lists the serial lines that are there, the names that survive re-plugging first.
+func knownLines() string {
+	var found []string
+	for _, pattern := range []string{"/dev/serial/by-id/*", "/dev/ttyUSB*", "/dev/ttyACM*", "/dev/ttyAMA*"} {
+		names, _ := filepath.Glob(pattern)
+		found = append(found, names...)
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return " (there are " + strings.Join(found, ", ") + ")"
+}
+
+func (p *serialPort) SetDeadline(t time.Time) error {
+	p.deadline = t
+	return nil
+}
+
+func (p *serialPort) Read(b []byte) (int, error) {
+	timeout := serial.NoTimeout
+	if !p.deadline.IsZero() {
+		timeout = max(0, time.Until(p.deadline))
+	}
+	if err := p.port.SetReadTimeout(timeout); err != nil {
+		return 0, p.failed(err)
+	}
+	n, err := p.port.Read(b)
+	if err != nil {
+		return n, p.failed(err)
+	}
+	if n == 0 && len(b) > 0 {
+		return 0, os.ErrDeadlineExceeded // the library's sign of a time-out is no byte and no error
+	}
+	return n, nil
+}
+
+// Write sends all of b. The library's write has no deadline: when ours passes, the output is thrown away, which wakes
+// the writer.
+func (p *serialPort) Write(b []byte) (int, error) {
+	if !p.deadline.IsZero() {
+		left := time.Until(p.deadline)
+		if left <= 0 {
+			return 0, os.ErrDeadlineExceeded
+		}
+		t := time.AfterFunc(left, func() { p.port.ResetOutputBuffer() })
+		defer t.Stop()
+	}
+	for sent := 0; sent < len(b); {
+		n, err := p.port.Write(b[sent:])
+		sent += n
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return sent, p.failed(err)
+		}
+		if !p.deadline.IsZero() && time.Now().After(p.deadline) {
+			return sent, os.ErrDeadlineExceeded
+		}
+	}
+	return len(b), nil
+}
+
+// failed tells a line that was closed by us from one that vanished.
+func (p *serialPort) failed(err error) error {
+	var pe *serial.PortError
+	switch {
+	case p.closed.Load():
+		return net.ErrClosed
+	case errors.As(err, &pe) && pe.Code() == serial.PortClosed,
+		errors.Is(err, syscall.EIO), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
+		return fmt.Errorf("serial line %s has vanished: %w", p.path, io.EOF)
+	}
+	return fmt.Errorf("serial line %s: %w", p.path, err)
+}
+
+func (p *serialPort) Discard() error {
+	if err := p.port.ResetInputBuffer(); err != nil {
+		return p.failed(err)
+	}
+	return nil
+}
+
+func (p *serialPort) Drain() error {
+	for {
+		err := p.port.Drain()
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return p.failed(err)
+		}
+		return nil
+	}
+}
+
+func (p *serialPort) Close() error {
+	if p.closed.Swap(true) {
+		return nil
+	}
+	return errors.Join(p.port.Close(), p.lock.Close())
+}
