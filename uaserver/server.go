@@ -1,0 +1,237 @@
+// Package uaserver is the client side: an OPC UA server that answers the services from memory and never waits for a
+// device in a connection's goroutine. It hides how channels, sessions and subscriptions, which live apart, are joined.
+package uaserver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gopcua/opcua/ua"
+
+	"edged/drivers/tag"
+	"edged/uaserver/address"
+	"edged/uaserver/channel"
+	"edged/uaserver/pki"
+	"edged/uaserver/session"
+	"edged/uaserver/subscription"
+)
+
+// Config is what a Server is made of. Space, Certificate and Policies have to be given.
+type Config struct {
+	Name           string // of the application, for people
+	ApplicationURI string // equal to the one in Certificate
+	Build          Build
+	Hosts          []string // host names and addresses for endpoints, when a client's own cannot be used; the first is used
+	Policies       []channel.Policy
+	Certificate    *pki.Own
+	Trust          pki.Trust
+	Anonymous      address.Rights // of a client without a user; 0: none is let in
+	Space          *address.Space // its namespace 0 gets live values from the Server
+	Limits         Limits
+	Channel        channel.Limits
+	Subscription   subscription.Config
+	Account        tag.Account // bytes of connections; nil: no limit
+	Log            *slog.Logger
+}
+
+// Build is the BuildInfo of ServerStatus (Part 5, 12.4).
+type Build struct {
+	ProductURI   string
+	Manufacturer string
+	Product      string
+	Version      string
+	Number       string
+	Date         time.Time
+}
+
+// Limits are the bounds of a Server. A zero field takes its default.
+type Limits struct {
+	Sessions       int           // 100
+	MinSession     time.Duration // shortest session time-out, 10 s
+	MaxSession     time.Duration // longest, 1 h
+	Nodes          int           // operations in one Read, Write, Browse, Translate or Register, 10,000
+	MonitoredItems int           // operations in one call of a MonitoredItem service, 10,000
+	References     int           // references in one result of Browse, 1,000
+	Continuations  int           // continuation points a session, 50
+	Registered     int           // registered nodes a session, 10,000
+	Waiting        int           // requests of one session that may wait for devices at once, 16
+	WaitingAll     int           // and of all sessions, 256
+	Request        time.Duration // longest time that a request waits for devices, 30 s
+	Message        uint32        // bytes of a request, 16 MiB; published as MaxRequestMessageSize
+}
+
+func (l *Limits) defaults() {
+	or(&l.Sessions, 100)
+	or(&l.MinSession, 10*time.Second)
+	or(&l.MaxSession, time.Hour)
+	or(&l.Nodes, 10_000)
+	or(&l.MonitoredItems, 10_000)
+	or(&l.References, 1000)
+	or(&l.Continuations, 50)
+	or(&l.Registered, 10_000)
+	or(&l.Waiting, 16)
+	or(&l.WaitingAll, 256)
+	or(&l.Request, 30*time.Second)
+	or(&l.Message, 16<<20)
+}
+
+func or[T comparable](v *T, otherwise T) {
+	var zero T
+	if *v == zero {
+		*v = otherwise
+	}
+}
+
+// ErrStopped is what Serve returns after Shutdown.
+var ErrStopped = errors.New("uaserver: stopped")
+
+// Server answers OPC UA clients. Its methods are safe for concurrent use.
+type Server struct {
+	cfg       Config
+	space     *address.Space
+	sessions  *session.Set
+	engine    *subscription.Engine
+	channels  *channel.Server
+	status    *status
+	endpoints []endpoint
+	log       *slog.Logger
+
+	ctx     context.Context // of requests that wait for devices; ends with Shutdown
+	cancel  context.CancelFunc
+	waiting sync.WaitGroup // requests in their own goroutines
+	nWait   atomic.Int64
+
+	requests [len(services)]atomic.Uint64 // by index into services
+	unknown  atomic.Uint64                // requests of services that are not in the table
+	panics   atomic.Uint64
+	rejected rejections
+	stopping atomic.Bool
+}
+
+// rejections are counters of ServerDiagnosticsSummary (Part 5, 12.9).
+type rejections struct {
+	sessions, securitySessions atomic.Uint64
+	requests, securityRequests atomic.Uint64
+}
+
+// client is what the server joins to a session.
+type client struct {
+	*session.Session
+	pub     *subscription.Client
+	rights  atomic.Uint32 // address.Rights since the last ActivateSession
+	browse  continuations
+	aliases aliases
+	wait    waiting
+}
+
+// may are the rights of the session's user.
+func (c *client) may() address.Rights { return address.Rights(c.rights.Load()) }
+
+// New makes a Server. It takes over the live variables of namespace 0.
+func New(cfg Config) (*Server, error) {
+	cfg.Limits.defaults()
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Space == nil || cfg.Certificate == nil || len(cfg.Policies) == 0 {
+		return nil, errors.New("uaserver: an address space, a certificate and at least one policy are needed")
+	}
+	s := &Server{cfg: cfg, space: cfg.Space, log: cfg.Log}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.endpoints = endpointsOf(&cfg)
+	s.sessions = session.New(session.Limits{
+		Sessions: cfg.Limits.Sessions, MinTimeout: cfg.Limits.MinSession, MaxTimeout: cfg.Limits.MaxSession,
+		Activation: activation,
+	}, s.sessionEnded)
+	s.engine = subscription.New(s.subscriptionConfig())
+	s.channels = channel.New(channel.Config{
+		Certificate: cfg.Certificate, Trust: cfg.Trust, Policies: cfg.Policies, Limits: cfg.Channel,
+		Account: cfg.Account, Log: cfg.Log,
+	}, s)
+	var err error
+	if s.status, err = newStatus(s); err != nil {
+		s.cancel()
+		s.engine.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Serve accepts connections until Shutdown, and then returns ErrStopped. It may be called for several listeners.
+func (s *Server) Serve(l net.Listener) error {
+	err := s.channels.Serve(l)
+	if s.stopping.Load() {
+		return ErrStopped
+	}
+	return err
+}
+
+// ServeConn serves one connection, until it ends.
+func (s *Server) ServeConn(c net.Conn) { s.channels.ServeConn(c) }
+
+// Shutdown stops the server: ServerStatus says Shutdown with the reason and the seconds that are left, so that
+// subscribers hear of it; after that time, or when ctx ends, sessions and connections are closed. It returns when all
+// of the server's goroutines have ended.
+func (s *Server) Shutdown(ctx context.Context, reason string, after time.Duration) {
+	if !s.stopping.CompareAndSwap(false, true) {
+		return
+	}
+	s.status.shutdown(reason, after)
+	if after > 0 {
+		timer := time.NewTimer(after)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+	s.cancel()
+	s.sessions.Stop()
+	s.waiting.Wait()
+	s.engine.Close()
+	s.channels.Shutdown(ctx)
+}
+
+// Closed tells that a channel ended. Its sessions live on, for a client that comes back.
+func (s *Server) Closed(c *channel.Channel) {}
+
+// sessionEnded is called once a session, when nobody can find it any more.
+func (s *Server) sessionEnded(se *session.Session, why session.Reason, deleteSubscriptions bool) {
+	c := se.Joined.(*client)
+	c.wait.cancelAll()
+	c.pub.Close(deleteSubscriptions)
+	s.log.Info("session ended", "session", se.Peer.Name, "client", se.Peer.ApplicationName, "from", se.Peer.Address,
+		"why", why.String())
+}
+
+// Stats is what a Server counts, for metrics.
+type Stats struct {
+	Requests map[string]uint64 // by service name
+	Sessions session.Counts
+	Panics   uint64 // requests that ended in a panic; each closed its connection
+	Waiting  int    // requests that wait for devices
+}
+
+// Stats returns the counters.
+func (s *Server) Stats() Stats {
+	st := Stats{
+		Requests: make(map[string]uint64, len(services)+1), Sessions: s.sessions.Counts(),
+		Panics: s.panics.Load(), Waiting: int(s.nWait.Load()),
+	}
+	for i := range services {
+		st.Requests[services[i].name] = s.requests[i].Load()
+	}
+	st.Requests["unsupported"] = s.unknown.Load()
+	return st
+}
+
+// Engine is the subscription engine, for its figures.
+func (s *Server) Engine() *subscription.Engine { return s.engine }
+
+// State is ServerStatus.State.
+func (s *Server) State() ua.ServerState { return s.status.state() }

@@ -1,0 +1,337 @@
+package uaserver
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/gopcua/opcua/id"
+	"github.com/gopcua/opcua/ua"
+
+	"edged/drivers/tag"
+	"edged/uaserver/channel"
+	"edged/uaserver/wire"
+)
+
+// statusBadServerTooBusy is BadServerTooBusy (Part 4, 7.39), which package ua does not name.
+const statusBadServerTooBusy = ua.StatusCode(0x80EE0000)
+
+// need is what a service asks of its caller.
+type need uint8
+
+const (
+	anybody   need = iota // no session, and any channel: discovery (Part 4, 5.4.1)
+	secured               // a channel of a configured policy; the service looks for the session itself
+	activated             // a session that is activated and bound to this channel
+)
+
+// service is one row of the table.
+type service struct {
+	name    string // as a metric names it
+	request uint32 // type id of the request: the number of its binary encoding in namespace 0
+	needs   need
+	run     func(s *Server, c *call)
+}
+
+// services is what the server answers. A request that is not here gets BadServiceUnsupported, and the link is kept.
+var services = [...]service{
+	{"FindServers", id.FindServersRequest_Encoding_DefaultBinary, anybody, cold((*Server).findServers)},
+	{"GetEndpoints", id.GetEndpointsRequest_Encoding_DefaultBinary, anybody, cold((*Server).getEndpoints)},
+	{"CreateSession", id.CreateSessionRequest_Encoding_DefaultBinary, secured, cold((*Server).createSession)},
+	{"ActivateSession", id.ActivateSessionRequest_Encoding_DefaultBinary, secured, cold((*Server).activateSession)},
+	{"CloseSession", id.CloseSessionRequest_Encoding_DefaultBinary, secured, cold((*Server).closeSession)},
+	{"Cancel", id.CancelRequest_Encoding_DefaultBinary, activated, cold((*Server).cancelRequests)},
+	{"Read", id.ReadRequest_Encoding_DefaultBinary, activated, (*Server).read},
+	{"Write", id.WriteRequest_Encoding_DefaultBinary, activated, (*Server).write},
+	{"Browse", id.BrowseRequest_Encoding_DefaultBinary, activated, (*Server).browse},
+	{"BrowseNext", id.BrowseNextRequest_Encoding_DefaultBinary, activated, cold((*Server).browseNext)},
+	{"TranslateBrowsePathsToNodeIds", id.TranslateBrowsePathsToNodeIDsRequest_Encoding_DefaultBinary, activated, cold((*Server).translate)},
+	{"RegisterNodes", id.RegisterNodesRequest_Encoding_DefaultBinary, activated, cold((*Server).registerNodes)},
+	{"UnregisterNodes", id.UnregisterNodesRequest_Encoding_DefaultBinary, activated, cold((*Server).unregisterNodes)},
+	{"CreateSubscription", id.CreateSubscriptionRequest_Encoding_DefaultBinary, activated, (*Server).createSubscription},
+	{"ModifySubscription", id.ModifySubscriptionRequest_Encoding_DefaultBinary, activated, (*Server).modifySubscription},
+	{"SetPublishingMode", id.SetPublishingModeRequest_Encoding_DefaultBinary, activated, (*Server).setPublishingMode},
+	{"Publish", id.PublishRequest_Encoding_DefaultBinary, activated, (*Server).publish},
+	{"Republish", id.RepublishRequest_Encoding_DefaultBinary, activated, (*Server).republish},
+	{"DeleteSubscriptions", id.DeleteSubscriptionsRequest_Encoding_DefaultBinary, activated, (*Server).deleteSubscriptions},
+	{"CreateMonitoredItems", id.CreateMonitoredItemsRequest_Encoding_DefaultBinary, activated, (*Server).createMonitoredItems},
+	{"ModifyMonitoredItems", id.ModifyMonitoredItemsRequest_Encoding_DefaultBinary, activated, (*Server).modifyMonitoredItems},
+	{"SetMonitoringMode", id.SetMonitoringModeRequest_Encoding_DefaultBinary, activated, (*Server).setMonitoringMode},
+	{"DeleteMonitoredItems", id.DeleteMonitoredItemsRequest_Encoding_DefaultBinary, activated, (*Server).deleteMonitoredItems},
+}
+
+// byRequest is the index into services of a request's type id.
+var byRequest = func() map[uint32]int {
+	m := make(map[uint32]int, len(services))
+	for i := range services {
+		m[services[i].request] = i
+	}
+	return m
+}()
+
+// call is one request that is being answered. It is good until its handler returns; whoever answers later keeps ch, id
+// and header.Handle.
+type call struct {
+	s      *Server
+	ch     *channel.Channel
+	id     uint32 // of the request, for Reply
+	header wire.RequestHeader
+	client *client     // nil where no session is needed
+	body   wire.Reader // behind the RequestHeader
+	whole  wire.Reader // at the RequestHeader
+	typ    uint32      // type id of the request
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+// Serve answers one request in the connection's read goroutine.
+func (s *Server) Serve(r *channel.Request) {
+	c := calls.Get().(*call)
+	*c = call{s: s, ch: r.Channel, id: r.ID, whole: r.Body, body: r.Body, typ: r.Type}
+	defer s.contain(r.Channel)
+	s.dispatch(c)
+	*c = call{}
+	calls.Put(c)
+}
+
+// contain is the boundary of a request that panics: its connection is closed, all others go on.
+func (s *Server) contain(ch *channel.Channel) {
+	if p := recover(); p != nil {
+		s.panics.Add(1)
+		s.log.Error("request panicked; its connection is closed", "from", ch.RemoteAddr(), "panic", p,
+			"stack", string(debug.Stack()))
+		ch.Close(ua.StatusBadInternalError)
+	}
+}
+
+// dispatch finds the service, checks channel and session once for all of them, and runs it.
+func (s *Server) dispatch(c *call) {
+	c.header = c.body.RequestHeader()
+	i, known := byRequest[c.typ]
+	switch {
+	case c.body.Err() != nil:
+		c.fault(decodingStatus(c.body.Err()))
+		return
+	case !known:
+		s.unknown.Add(1)
+		c.fault(ua.StatusBadServiceUnsupported)
+		return
+	}
+	s.requests[i].Add(1)
+	sv := &services[i]
+	if sv.needs >= secured && !s.offers(c.ch) {
+		s.rejected.securityRequests.Add(1)
+		c.fault(ua.StatusBadSecurityPolicyRejected)
+		return
+	}
+	if sv.needs == activated {
+		if code := s.admit(c); code != ua.StatusGood {
+			s.rejected.securityRequests.Add(1)
+			c.fault(code)
+			return
+		}
+	}
+	sv.run(s, c)
+}
+
+// admit finds the session of a request (Part 4, 5.6.2 and 5.6.3). A session that is used before it is activated is
+// closed.
+func (s *Server) admit(c *call) ua.StatusCode {
+	cl, code := s.find(c)
+	switch {
+	case code != ua.StatusGood:
+		return code
+	case cl.Channel() != c.ch.ID():
+		return ua.StatusBadSecureChannelIDInvalid
+	case !cl.Activated():
+		s.sessions.Close(cl.Session, true)
+		return ua.StatusBadSessionNotActivated
+	}
+	c.client = cl
+	return ua.StatusGood
+}
+
+// find looks for the session of the request's AuthenticationToken.
+func (s *Server) find(c *call) (*client, ua.StatusCode) {
+	t := &c.header.Token
+	if t.Type != wire.Opaque || t.NS != 0 {
+		return nil, ua.StatusBadSessionIDInvalid
+	}
+	se := s.sessions.Find(t.Str)
+	if se == nil {
+		return nil, ua.StatusBadSessionIDInvalid
+	}
+	return se.Joined.(*client), ua.StatusGood
+}
+
+// decodingStatus is the service result for a message that cannot be read.
+func decodingStatus(err error) ua.StatusCode {
+	if errors.Is(err, wire.ErrLimit) {
+		return ua.StatusBadEncodingLimitsExceeded
+	}
+	return ua.StatusBadDecodingError
+}
+
+// cold makes a handler of a service that decodes into package ua's types. The handler returns the response without its
+// header, or a status for a ServiceFault.
+func cold[Req any](f func(*Server, *call, Req) (ua.Response, ua.StatusCode)) func(*Server, *call) {
+	return func(s *Server, c *call) {
+		m, err := wire.DecodeMessage(c.typ, &c.whole)
+		if err != nil {
+			c.fault(decodingStatus(err))
+			return
+		}
+		req, ok := m.(Req)
+		if !ok {
+			c.fault(ua.StatusBadDecodingError)
+			return
+		}
+		resp, code := f(s, c, req)
+		if code != ua.StatusGood {
+			c.fault(code)
+			return
+		}
+		c.respond(resp)
+	}
+}
+
+// message is a Body of package ua's types.
+type message struct{ m any }
+
+// AppendTo appends the message.
+func (m message) AppendTo(dst []byte) []byte { return wire.AppendMessage(dst, m.m) }
+
+// respond sends a response of package ua's types, with its header.
+func (c *call) respond(resp ua.Response) {
+	resp.SetHeader(responseHeader(c.header.Handle, ua.StatusGood))
+	c.reply(message{resp})
+}
+
+// responseHeader is the header of a response or a ServiceFault.
+func responseHeader(handle uint32, code ua.StatusCode) *ua.ResponseHeader {
+	return &ua.ResponseHeader{Timestamp: time.Now().UTC(), RequestHandle: handle, ServiceResult: code}
+}
+
+// reply sends the answer. One that the client cannot take becomes a ServiceFault (Part 4, 5.3).
+func (c *call) reply(b channel.Body) {
+	err := c.ch.Reply(c.id, b)
+	if errors.Is(err, channel.ErrTooLarge) {
+		c.fault(ua.StatusBadResponseTooLarge)
+	}
+}
+
+// fault answers with a ServiceFault.
+func (c *call) fault(code ua.StatusCode) {
+	c.s.rejected.requests.Add(1)
+	_ = c.ch.Reply(c.id, &fault{c.header.Handle, code}) // a closed channel has nobody left to tell
+}
+
+// fault is the Body of a ServiceFault: a ResponseHeader and nothing else (Part 4, 7.35).
+type fault struct {
+	handle uint32
+	code   ua.StatusCode
+}
+
+// AppendTo appends the ServiceFault.
+func (f *fault) AppendTo(dst []byte) []byte {
+	return wire.AppendResponseHeader(dst, id.ServiceFault_Encoding_DefaultBinary, f.handle, f.code, tag.Now())
+}
+
+// waiting is the requests of one session that wait for devices.
+type waiting struct {
+	mu    sync.Mutex // guards all below
+	ended bool
+	next  uint64
+	calls map[uint64]waiter
+}
+
+type waiter struct {
+	handle uint32
+	cancel context.CancelCauseFunc
+}
+
+// errCancelled is the cause of a context that the Cancel service ended.
+var errCancelled = errors.New("cancelled by the client")
+
+// enter counts a request in, in all as well. It does so under the lock, so that nothing is added to all after cancelAll.
+func (w *waiting) enter(handle uint32, limit int, cancel context.CancelCauseFunc, all *sync.WaitGroup) (key uint64, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended || len(w.calls) >= limit {
+		return 0, false
+	}
+	if w.calls == nil {
+		w.calls = map[uint64]waiter{}
+	}
+	all.Add(1)
+	w.next++
+	w.calls[w.next] = waiter{handle, cancel}
+	return w.next, true
+}
+
+func (w *waiting) leave(key uint64) {
+	w.mu.Lock()
+	delete(w.calls, key)
+	w.mu.Unlock()
+}
+
+// cancel ends the contexts of all requests with a handle, and returns how many there were.
+func (w *waiting) cancel(handle uint32) (n uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.calls {
+		if c.handle == handle {
+			c.cancel(errCancelled)
+			n++
+		}
+	}
+	return n
+}
+
+// cancelAll ends all of them, and lets no more in.
+func (w *waiting) cancelAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	for _, c := range w.calls {
+		c.cancel(errCancelled)
+	}
+}
+
+// apart runs f in a goroutine of its own, because it waits for devices, with the client's TimeoutHint as its deadline.
+// Where too many wait already the request is refused. f gets a call that lives as long as it needs; the bytes behind
+// c.body and c.whole are gone by then.
+func (s *Server) apart(c *call, f func(ctx context.Context, c *call)) bool {
+	limit := s.cfg.Limits.Request
+	if h := time.Duration(c.header.TimeoutHint) * time.Millisecond; h > 0 && h < limit {
+		limit = h
+	}
+	ctx, stop := context.WithTimeout(s.ctx, limit)
+	ctx, cancel := context.WithCancelCause(ctx)
+	if s.nWait.Add(1) > int64(s.cfg.Limits.WaitingAll) {
+		s.nWait.Add(-1)
+		stop()
+		c.fault(statusBadServerTooBusy)
+		return false
+	}
+	key, ok := c.client.wait.enter(c.header.Handle, s.cfg.Limits.Waiting, cancel, &s.waiting)
+	if !ok {
+		s.nWait.Add(-1)
+		stop()
+		c.fault(statusBadServerTooBusy)
+		return false
+	}
+	own := &call{s: s, ch: c.ch, id: c.id, header: c.header, client: c.client, typ: c.typ}
+	own.header.AuditID, own.header.Token = "", wire.NodeID{} // they alias the connection's buffer
+	go func() {
+		defer s.waiting.Done()
+		defer s.nWait.Add(-1)
+		defer stop()
+		defer own.client.wait.leave(key)
+		defer s.contain(own.ch)
+		f(ctx, own)
+	}()
+	return true
+}
