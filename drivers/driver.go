@@ -4,6 +4,8 @@ package drivers
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"edged/drivers/tag"
 )
@@ -18,19 +20,71 @@ type Link interface {
 
 // Driver is one device, planned when it is made. One call is one exchange on the wire, so that a command never waits
 // for more than the exchange in flight. A bus calls a Driver from one goroutine a lane.
+//
+// Poll, Refresh and Write return a *Fault where the device failed and the link works, and any other error where the
+// link is unusable and has to be opened again.
 type Driver interface {
-	// Requests lists the requests of a scan class, by number; scan is an index into the device's scan periods.
+	// Tags are all tags of the device.
+	Tags() []tag.Ref
+	// Scans are the periods of the scan classes, by number.
+	Scans() []time.Duration
+	// Requests lists the requests of a scan class, by number; scan is an index into Scans.
 	Requests(scan int) []int
-	// Poll makes one request and appends its readings. A failed read is readings with a bad status; an error means that
-	// the link is unusable and has to be opened again.
+	// Poll makes one request and appends its readings. A failed read is readings with a bad status, with a *Fault.
+	// With any other error nothing is appended.
 	Poll(ctx context.Context, lane, request int, dst []tag.Sample) ([]tag.Sample, error)
-	// Refresh reads just these tags and appends their readings.
+	// Refresh reads refs[0], with what else of refs the same exchange brings, and appends their readings, as Poll does.
 	Refresh(ctx context.Context, lane int, refs []tag.Ref, dst []tag.Sample) ([]tag.Sample, error)
-	// Write carries out the commands and sets their statuses: done, refused, sent and unanswered, never sent.
+	// Write carries out the commands and sets their statuses: done, refused, sent and unanswered. It leaves the status
+	// of a command that was not sent.
 	Write(ctx context.Context, lane int, cmds []tag.Command) error
+}
+
+// Immediate is a device without a line: whoever asks carries its commands out at once.
+type Immediate interface {
+	Tags() []tag.Ref
+	// Execute sets the statuses, and publishes what changed before it returns.
+	Execute(cmds []tag.Command, sink tag.Sink)
+	// Refresh publishes what the tags hold.
+	Refresh(refs []tag.Ref, sink tag.Sink)
+	// Run publishes what all tags hold, then what changes by itself, until ctx ends.
+	Run(ctx context.Context, sink tag.Sink)
 }
 
 // Listener is a Driver of an instrument that talks unasked. The bus still writes through the link.
 type Listener interface {
 	Listen(ctx context.Context, sink tag.Sink) error
 }
+
+// ErrUnsent is wrapped by the error of a link that broke before anything of the request was sent: even a write may be
+// tried again.
+var ErrUnsent = errors.New("nothing was sent")
+
+// FaultKind tells what a device did wrong.
+type FaultKind uint8
+
+// The kinds of faults, and of Link for the errors of a link in statistics.
+const (
+	Mute    FaultKind = iota // no answer in time, or its gateway says that it is absent
+	Garbled                  // an answer that is none: wrong unit, function, count, checksum
+	Busy                     // it asks for patience (exceptions 5 and 6)
+	Refused                  // it answered with another exception
+	LinkLost
+	faultKinds
+)
+
+var faultNames = [faultKinds]string{"mute", "garbled", "busy", "refused", "link"}
+
+// String is the kind's name in metrics.
+func (k FaultKind) String() string { return faultNames[k] }
+
+// Fault is the failure of one device on a link that works.
+type Fault struct {
+	Kind FaultKind
+	Err  error // names the device and the request, with the raw code
+}
+
+func (f *Fault) Error() string { return f.Err.Error() }
+
+// Unwrap returns the cause.
+func (f *Fault) Unwrap() error { return f.Err }

@@ -30,6 +30,7 @@ const (
 	BadTypeMismatch                         Status = 0x80740000
 	BadConfigurationError                   Status = 0x80890000
 	BadDeviceFailure                        Status = 0x808B0000
+	BadOutOfService                         Status = 0x808D0000
 	BadInvalidState                         Status = 0x80AF0000
 )
 
@@ -43,7 +44,7 @@ var statusNames = map[Status]string{
 	BadIndexRangeNoData: "BadIndexRangeNoData", BadNotReadable: "BadNotReadable", BadNotWritable: "BadNotWritable",
 	BadOutOfRange: "BadOutOfRange", BadNotSupported: "BadNotSupported", BadWriteNotSupported: "BadWriteNotSupported",
 	BadTypeMismatch: "BadTypeMismatch", BadConfigurationError: "BadConfigurationError",
-	BadDeviceFailure: "BadDeviceFailure", BadInvalidState: "BadInvalidState",
+	BadDeviceFailure: "BadDeviceFailure", BadOutOfService: "BadOutOfService", BadInvalidState: "BadInvalidState",
 }
 
 // IsGood reports whether the severity is Good.
