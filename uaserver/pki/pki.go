@@ -6,10 +6,23 @@ import (
 	"crypto/rsa"
 	"crypto/sha1"
 	"crypto/x509"
+	"encoding/asn1"
+	"encoding/hex"
 	"fmt"
 	"time"
 
 	"github.com/gopcua/opcua/ua"
+)
+
+// Sizes of RSA keys that Basic256Sha256 and the newer RSA policies allow (Part 7).
+const (
+	MinKeyBits = 2048
+	MaxKeyBits = 4096
+)
+
+const (
+	maxChain      = 8         // certificates, the client's own and its issuers
+	maxChainBytes = 16 * 1024 // of all of them together
 )
 
 // Thumbprint is the SHA-1 of a certificate's DER form, by which OPC UA names it (Part 6, 6.7.2.3).
@@ -19,7 +32,7 @@ type Thumbprint [sha1.Size]byte
 func ThumbprintOf(der []byte) Thumbprint { return sha1.Sum(der) }
 
 // String is the thumbprint in hexadecimal.
-func (t Thumbprint) String() string { return fmt.Sprintf("%x", t[:]) }
+func (t Thumbprint) String() string { return hex.EncodeToString(t[:]) }
 
 // Trust decides whether a client's certificate may be used.
 type Trust interface {
@@ -30,7 +43,7 @@ type Trust interface {
 
 // Error is why a certificate was refused.
 type Error struct {
-	Code ua.StatusCode // for the log: what failed (Part 4, Table 100)
+	Code ua.StatusCode // for the log: what failed (Part 4, 6.1.3)
 	Text string
 }
 
@@ -38,7 +51,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Text }
 
 // PeerCode is what the peer may know: a failed check of structure, chain, signature or trust is told as
-// BadSecurityChecksFailed (Part 4, 6.1.3, Table 100), so that nobody can probe the trust list.
+// BadSecurityChecksFailed (Part 4, 6.1.3), so that nobody can probe the trust list.
 func (e *Error) PeerCode() ua.StatusCode {
 	switch e.Code {
 	case ua.StatusBadCertificateInvalid, ua.StatusBadCertificateChainIncomplete, ua.StatusBadCertificateUntrusted:
@@ -47,22 +60,96 @@ func (e *Error) PeerCode() ua.StatusCode {
 	return e.Code
 }
 
-// Own is the gateway's certificate and its private key.
-type Own struct {
-	der        []byte
-	cert       *x509.Certificate
-	key        *rsa.PrivateKey
-	thumbprint Thumbprint
+func refuse(code ua.StatusCode, format string, args ...any) *Error {
+	return &Error{Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// DER is the certificate as it is sent. It is read only.
-func (o *Own) DER() []byte { return o.der }
+// Parse takes apart what a peer sends as its certificate: one DER certificate, and perhaps its issuers behind it (Part 6,
+// 6.2.6). What follows the first certificate and is none is ignored, as Part 6, 6.7.2.3 allows. The first one's key is
+// RSA of a size that the policies allow. A refusal is an *Error.
+func Parse(b []byte) ([]*x509.Certificate, error) {
+	if len(b) == 0 || len(b) > maxChainBytes {
+		return nil, refuse(ua.StatusBadCertificateInvalid, "certificate of %d bytes: between 1 and %d are taken", len(b), maxChainBytes)
+	}
+	var chain []*x509.Certificate
+	for len(b) > 0 && len(chain) < maxChain {
+		var one asn1.RawValue
+		rest, err := asn1.Unmarshal(b, &one)
+		var cert *x509.Certificate
+		if err == nil {
+			cert, err = x509.ParseCertificate(one.FullBytes)
+		}
+		if err != nil {
+			if len(chain) > 0 {
+				break
+			}
+			return nil, refuse(ua.StatusBadCertificateInvalid, "certificate: %v", err)
+		}
+		chain = append(chain, cert)
+		b = rest
+	}
+	pub, ok := chain[0].PublicKey.(*rsa.PublicKey)
+	if !ok {
+		return nil, refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: key is not RSA", ThumbprintOf(chain[0].Raw))
+	}
+	if n := pub.N.BitLen(); n < MinKeyBits || n > MaxKeyBits {
+		return nil, refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: key of %d bits: %d to %d are taken", ThumbprintOf(chain[0].Raw), n, MinKeyBits, MaxKeyBits)
+	}
+	if pub.N.Bit(0) == 0 || pub.E < 3 || pub.E&1 == 0 {
+		return nil, refuse(ua.StatusBadCertificateInvalid, "certificate %v: impossible RSA key", ThumbprintOf(chain[0].Raw))
+	}
+	return chain, nil
+}
 
-// Certificate is the parsed certificate. It is read only.
-func (o *Own) Certificate() *x509.Certificate { return o.cert }
+// checkSignatures verifies the chain from the client's certificate up to its last known issuer (Part 4, 6.1.3, build
+// chain and signature). complete says that it ends in a self-signed certificate.
+func checkSignatures(chain []*x509.Certificate) (complete bool, _ error) {
+	for i, c := range chain {
+		issuer := c
+		if c.Subject.String() != c.Issuer.String() {
+			if i+1 == len(chain) {
+				return false, nil
+			}
+			issuer = chain[i+1]
+			if c.Issuer.String() != issuer.Subject.String() {
+				return false, nil
+			}
+		}
+		if err := issuer.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature); err != nil {
+			if _, weak := err.(x509.InsecureAlgorithmError); weak {
+				return false, refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: signed with %v: SHA-256 or better is needed", ThumbprintOf(c.Raw), c.SignatureAlgorithm)
+			}
+			return false, refuse(ua.StatusBadCertificateInvalid, "certificate %v: %v", ThumbprintOf(c.Raw), err)
+		}
+		if issuer == c {
+			return true, nil
+		}
+	}
+	return false, nil
+}
 
-// Key is the private key.
-func (o *Own) Key() *rsa.PrivateKey { return o.key }
+// checkTime is the validity period step.
+func checkTime(chain []*x509.Certificate, now time.Time) error {
+	for i, c := range chain {
+		code := ua.StatusBadCertificateTimeInvalid
+		if i > 0 {
+			code = ua.StatusBadCertificateIssuerTimeInvalid
+		}
+		if now.Before(c.NotBefore) {
+			return refuse(code, "certificate %v: not valid before %v, and this clock says %v: check the clocks", ThumbprintOf(c.Raw), c.NotBefore.UTC(), now.UTC())
+		}
+		if now.After(c.NotAfter) {
+			return refuse(code, "certificate %v: expired at %v, and this clock says %v: renew it, or check the clock", ThumbprintOf(c.Raw), c.NotAfter.UTC(), now.UTC())
+		}
+	}
+	return nil
+}
 
-// Thumbprint names the certificate.
-func (o *Own) Thumbprint() Thumbprint { return o.thumbprint }
+// checkUse is the certificate usage step. It is tolerant: many clients' certificates leave usages out, so only one that
+// states key usages without digitalSignature is refused, which could not have signed its OpenSecureChannel request.
+func checkUse(c *x509.Certificate) error {
+	if c.KeyUsage != 0 && c.KeyUsage&x509.KeyUsageDigitalSignature == 0 {
+		return refuse(ua.StatusBadCertificateUseNotAllowed, "certificate %v: key usage lacks digitalSignature", ThumbprintOf(c.Raw))
+	}
+	return nil
+}
