@@ -1,0 +1,173 @@
+package address
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"edged/drivers/tag"
+)
+
+func numbered(n int) tag.Sample { return tag.Sample{Value: tag.Of(int64(n)), At: tag.Time(n)} }
+
+// reference is what a Series promises, written without a ring: the whole log.
+type reference struct{ log []tag.Sample }
+
+func (r *reference) take(cursor *uint64, queue, max int) (out []tag.Sample, lost uint64) {
+	fresh := len(r.log) - int(*cursor)
+	if fresh > queue {
+		lost, fresh = uint64(fresh-queue), queue
+	}
+	from := len(r.log) - fresh
+	out = r.log[from : from+min(fresh, max)]
+	*cursor += lost + uint64(len(out))
+	return out, lost
+}
+
+func TestSeriesAgainstReference(t *testing.T) {
+	for seed := range uint64(300) {
+		rnd := rand.New(rand.NewPCG(seed, 5))
+		budget := &tag.Budget{}
+		s := NewBlock(budget).New(nil)
+		var ref reference
+		type reader struct {
+			cursor  uint64
+			granted int
+		}
+		var readers []reader
+		for range 300 {
+			switch k := rnd.IntN(10); {
+			case k < 6:
+				for range 1 + rnd.IntN(6) {
+					v := numbered(len(ref.log))
+					ref.log = append(ref.log, v)
+					s.Append(v)
+				}
+			case k < 7 && len(readers) < 5:
+				readers = append(readers, reader{s.Head(), s.Reserve(1 + rnd.IntN(20))})
+			case k < 8 && len(readers) > 0:
+				i := rnd.IntN(len(readers))
+				s.Release(readers[i].granted)
+				readers = append(readers[:i], readers[i+1:]...)
+			case len(readers) > 0:
+				r := &readers[rnd.IntN(len(readers))]
+				before, max := r.cursor, 1+rnd.IntN(25)
+				got, lost := s.Take(&r.cursor, r.granted, max, nil)
+				want, wantLost := ref.take(&before, r.granted, max)
+				if len(got) != len(want) || lost != wantLost || before != r.cursor {
+					t.Fatalf("seed %d: took %d, lost %d, cursor %d; want %d, %d, %d", seed, len(got), lost, r.cursor, len(want), wantLost, before)
+				}
+				for i := range got {
+					if got[i] != want[i] {
+						t.Fatalf("seed %d: sample %d is %v, want %v", seed, i, got[i].Value, want[i].Value)
+					}
+				}
+			}
+		}
+		for _, r := range readers {
+			s.Release(r.granted)
+		}
+		if budget.Used() != 0 {
+			t.Fatalf("seed %d: %d bytes stay charged", seed, budget.Used())
+		}
+		if len(s.ring) > 1 {
+			t.Fatalf("seed %d: %d slots are kept for nobody", seed, len(s.ring))
+		}
+	}
+}
+
+func TestSeriesAccount(t *testing.T) {
+	budget := &tag.Budget{Limit: 20 * slotBytes}
+	s := NewBlock(budget).New(nil)
+	if got := s.Reserve(10); got != 10 {
+		t.Fatalf("granted %d of 10", got)
+	}
+	got := s.Reserve(1000)
+	if got < 10 || got > 21 {
+		t.Fatalf("granted %d of 1000 with room for 21", got)
+	}
+	if got := s.Reserve(1000); got < 10 || int64(got) > 21 {
+		t.Fatalf("the second reader was granted %d", got)
+	}
+	full := NewBlock(&tag.Budget{Limit: 1}).New(nil)
+	if got := full.Reserve(5); got != 1 {
+		t.Fatalf("granted %d without any room", got)
+	}
+	for i := range 3 {
+		full.Append(numbered(i))
+	}
+	if v, _, ok := full.Last(); !ok || v != numbered(2) {
+		t.Fatalf("last is %v", v)
+	}
+}
+
+func TestSeriesGrowsAsItFills(t *testing.T) {
+	s := NewBlock(nil).New(nil)
+	s.Reserve(1000)
+	for i := range 3 {
+		s.Append(numbered(i))
+	}
+	if len(s.ring) > 4 {
+		t.Fatalf("%d slots hold 3 samples", len(s.ring))
+	}
+}
+
+type counter int
+
+func (c *counter) Wake() { *c++ }
+
+func TestSeriesWakesAtHalfARing(t *testing.T) {
+	var s Series
+	var wakes counter
+	s.Reserve(64)
+	s.Watch(&wakes)
+	for i := range 320 {
+		s.Append(numbered(i))
+	}
+	if wakes != 10 {
+		t.Fatalf("told %d times in five rings, want 10", wakes)
+	}
+	s.Unwatch(&wakes)
+	for i := range 320 {
+		s.Append(numbered(i))
+	}
+	if wakes != 10 {
+		t.Fatal("told after Unwatch")
+	}
+}
+
+func TestSeriesVerify(t *testing.T) {
+	var s Series
+	if _, _, ok := s.Last(); ok {
+		t.Fatal("an empty Series has a last sample")
+	}
+	s.Append(numbered(1))
+	s.Verify(9)
+	if v, at, ok := s.Last(); !ok || at != 9 || v != numbered(1) {
+		t.Fatalf("last is %v, verified %v", v.Value, at)
+	}
+}
+
+func TestSeriesDoesNotAllocate(t *testing.T) {
+	s := NewBlock(nil).New(nil)
+	s.Reserve(10)
+	for i := range 20 {
+		s.Append(numbered(i))
+	}
+	var cursor uint64
+	dst := make([]tag.Sample, 0, 10)
+	if n := testing.AllocsPerRun(1000, func() {
+		s.Append(numbered(1))
+		dst, _ = s.Take(&cursor, 10, 10, dst[:0])
+	}); n != 0 {
+		t.Fatalf("%v allocations a change and a take", n)
+	}
+}
+
+func BenchmarkSeriesAppend(b *testing.B) {
+	s := NewBlock(nil).New(nil)
+	s.Reserve(10)
+	b.ReportAllocs()
+	for i := range b.N {
+		s.Append(numbered(i))
+	}
+}
