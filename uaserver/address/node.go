@@ -4,6 +4,7 @@ package address
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/gopcua/opcua/ua"
@@ -37,7 +38,8 @@ type Node struct {
 	Executable    bool  // methods
 	EventNotifier uint8 // objects and views
 
-	// Value is the value of a variable without a manager.
+	// Value is the value of a variable or variable type without a manager, and the DataTypeDefinition of a data type
+	// (an encoded StructureDefinition or EnumDefinition).
 	Value tag.Value
 	// Manager supplies values; nil: Value.
 	Manager NodeManager
@@ -45,6 +47,9 @@ type Node struct {
 	Ref tag.Ref
 	// Token is the manager's own number for the node.
 	Token uint32
+
+	kind  uint16                // of a reference type: its index in view.kinds
+	links atomic.Pointer[links] // its references; replaced by a Space as a whole
 }
 
 // Rights are what an identity may do with a node.
