@@ -5,23 +5,34 @@ package wire
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"unsafe"
 
 	"edged/drivers/tag"
 )
 
+//go:generate go run ./gen
+
 // Errors of a Reader. All of them are BadDecodingError to the peer, but ErrLimit, which is BadEncodingLimitsExceeded.
 var (
 	ErrShort = errors.New("wire: message ends too soon")
 	ErrLimit = errors.New("wire: message exceeds a limit")
 	ErrValue = errors.New("wire: message holds an impossible value")
+	// ErrUnknown is BadServiceUnsupported: no message has this id.
+	ErrUnknown = errors.New("wire: message of an unknown type")
 )
 
 // MaxDepth is how deep Variants, ExtensionObjects and DiagnosticInfos may nest (Part 6, 5.1.3 and 5.2.2.12 ask for at
 // least 100 of DiagnosticInfo; deeper is refused before the stack can grow).
 const MaxDepth = 100
+
+// What decoding may allocate for a message of N bytes is memoryBase + memoryPerByte*N: a null Variant is one byte on the
+// wire and 100 in memory, a null NodeId two and 60, so that the worst messages would grow a hundredfold. The messages of
+// honest clients stay below a tenth of it.
+const (
+	memoryBase    = 64 << 10
+	memoryPerByte = 32
+)
 
 // Reader decodes from a buffer. The first error sticks: every later call returns zero values, so that callers check
 // Err once, at the end of a structure. Strings, byte strings and NodeIDs that it returns alias the buffer, and are
@@ -30,11 +41,12 @@ type Reader struct {
 	b     []byte
 	off   int
 	depth int
+	mem   int // bytes that may still be allocated
 	err   error
 }
 
 // NewReader returns a Reader of b.
-func NewReader(b []byte) Reader { return Reader{b: b} }
+func NewReader(b []byte) Reader { return Reader{b: b, mem: memoryBase + memoryPerByte*len(b)} }
 
 // Err is the first error.
 func (r *Reader) Err() error { return r.err }
@@ -115,8 +127,10 @@ func (r *Reader) Float64() float64 { return math.Float64frombits(r.Uint64()) }
 // Float32 reads a Float.
 func (r *Reader) Float32() float32 { return math.Float32frombits(r.Uint32()) }
 
-// Time reads a DateTime.
-func (r *Reader) Time() tag.Time { return tag.Time(r.Uint64()) }
+// Time reads a DateTime. What lies before 1601 or after 9999 is cut to that (Part 6, 5.2.2.5).
+func (r *Reader) Time() tag.Time { return cutTime(r.Uint64()) }
+
+func cutTime(v uint64) tag.Time { return min(max(tag.Time(v), 0), tag.MaxTime) }
 
 // Count reads the length of an array whose elements take at least elem bytes each (elem > 0), and refuses one that the
 // rest of the message cannot hold. Null (any negative length, Part 6, 5.2.5) is -1.
@@ -159,112 +173,17 @@ func (r *Reader) enter() bool {
 
 func (r *Reader) leave() { r.depth-- }
 
-// IDType is the type of a NodeID's identifier (Part 6, 5.2.2.9 counts encodings; these are Part 3's IdType).
-type IDType uint8
-
-// The identifier types.
-const (
-	Numeric IDType = iota
-	Text
-	GUID
-	Opaque
-)
-
-// NodeID names a node. It is comparable, and so a map's key. Str holds the text, the opaque bytes, or a GUID's 16 bytes
-// as they are on the wire.
-type NodeID struct {
-	Str  string
-	Num  uint32
-	NS   uint16
-	Type IDType
-}
-
-// NumericID is a NodeID with a number.
-func NumericID(ns uint16, n uint32) NodeID { return NodeID{NS: ns, Num: n} }
-
-// TextID is a NodeID with a string.
-func TextID(ns uint16, s string) NodeID { return NodeID{NS: ns, Str: s, Type: Text} }
-
-// IsNull reports whether the id is the null NodeId of its type (Part 6, 5.2.2.9): i=0, or no text.
-func (n NodeID) IsNull() bool { return n.NS == 0 && n.Num == 0 && n.Str == "" }
-
-// Clone copies what aliases a buffer.
-func (n NodeID) Clone() NodeID {
-	n.Str = string([]byte(n.Str))
-	return n
-}
-
-// String is the id in the standard's text form: "i=84", "ns=2;s=boiler".
-func (n NodeID) String() string {
-	var s string
-	switch n.Type {
-	case Numeric:
-		s = fmt.Sprintf("i=%d", n.Num)
-	case Text:
-		s = "s=" + n.Str
-	case GUID:
-		if len(n.Str) == 16 {
-			b := []byte(n.Str)
-			s = fmt.Sprintf("g=%08x-%04x-%04x-%x-%x", binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint16(b[4:]),
-				binary.LittleEndian.Uint16(b[6:]), b[8:10], b[10:])
-		}
-	case Opaque:
-		s = fmt.Sprintf("b=%x", n.Str)
+// charge counts n bytes that are about to be allocated, and reports whether they may be.
+func (r *Reader) charge(n int) bool {
+	if r.err != nil {
+		return false
 	}
-	if n.NS != 0 {
-		s = fmt.Sprintf("ns=%d;%s", n.NS, s)
+	if n > r.mem {
+		r.Fail(ErrLimit)
+		return false
 	}
-	return s
-}
-
-// NodeID reads a NodeId (Part 6, 5.2.2.9). Its text aliases the buffer.
-func (r *Reader) NodeID() NodeID {
-	id, flags := r.nodeID()
-	if flags != 0 {
-		r.Fail(ErrValue)
-	}
-	return id
-}
-
-// ExpandedID reads an ExpandedNodeId (Part 6, 5.2.2.10): the id, the namespace's URI if it came with one, and the
-// server's index.
-func (r *Reader) ExpandedID() (id NodeID, uri string, server uint32) {
-	id, flags := r.nodeID()
-	if flags&0x80 != 0 {
-		uri = r.String()
-	}
-	if flags&0x40 != 0 {
-		server = r.Uint32()
-	}
-	return id, uri, server
-}
-
-func (r *Reader) nodeID() (id NodeID, flags uint8) {
-	b := r.Uint8()
-	flags = b & 0xC0
-	switch b & 0x3F {
-	case 0:
-		id.Num = uint32(r.Uint8())
-	case 1:
-		id.NS = uint16(r.Uint8())
-		id.Num = uint32(r.Uint16())
-	case 2:
-		id.NS = r.Uint16()
-		id.Num = r.Uint32()
-	case 3:
-		id.Type, id.NS = Text, r.Uint16()
-		id.Str = r.String()
-	case 4:
-		id.Type, id.NS = GUID, r.Uint16()
-		p := r.take(16)
-		id.Str = unsafe.String(unsafe.SliceData(p), len(p))
-	case 5:
-		id.Type, id.NS = Opaque, r.Uint16()
-		id.Str = r.String()
-	default:
-		r.Fail(ErrValue)
-	}
-	return id, flags
+	r.mem -= n
+	return true
 }
 
 // AppendBool appends a Boolean.
@@ -290,9 +209,9 @@ func AppendFloat32(dst []byte, v float32) []byte { return AppendUint32(dst, math
 // AppendFloat64 appends a Double.
 func AppendFloat64(dst []byte, v float64) []byte { return AppendUint64(dst, math.Float64bits(v)) }
 
-// AppendTime appends a DateTime.
+// AppendTime appends a DateTime: the last moment is the largest Int64, what lies before 1601 is 0 (Part 6, 5.2.2.5).
 func AppendTime(dst []byte, v tag.Time) []byte {
-	if v >= tag.MaxTime {
+	if v = max(v, 0); v >= tag.MaxTime {
 		v = math.MaxInt64
 	}
 	return AppendUint64(dst, uint64(v))
@@ -314,30 +233,6 @@ func AppendByteString(dst, b []byte) []byte {
 	return append(AppendUint32(dst, uint32(len(b))), b...)
 }
 
-// AppendNodeID appends a NodeId in its shortest encoding (Part 6, 5.2.2.9).
-func AppendNodeID(dst []byte, id NodeID) []byte { return appendNodeID(dst, id, 0) }
-
-// AppendExpandedID appends an ExpandedNodeId of this server, by namespace index (Part 6, 5.2.2.10).
-func AppendExpandedID(dst []byte, id NodeID) []byte { return appendNodeID(dst, id, 0) }
-
-func appendNodeID(dst []byte, id NodeID, flags byte) []byte {
-	switch id.Type {
-	case Numeric:
-		switch {
-		case id.NS == 0 && id.Num <= 0xFF:
-			return append(dst, flags, byte(id.Num))
-		case id.NS <= 0xFF && id.Num <= 0xFFFF:
-			return append(dst, 1|flags, byte(id.NS), byte(id.Num), byte(id.Num>>8))
-		}
-		return AppendUint32(AppendUint16(append(dst, 2|flags), id.NS), id.Num)
-	case GUID:
-		return append(AppendUint16(append(dst, 4|flags), id.NS), id.Str...)
-	case Opaque:
-		return AppendString(AppendUint16(append(dst, 5|flags), id.NS), id.Str)
-	}
-	return AppendString(AppendUint16(append(dst, 3|flags), id.NS), id.Str)
-}
-
 // AppendQualifiedName appends a QualifiedName (Part 6, 5.2.2.13).
 func AppendQualifiedName(dst []byte, ns uint16, name string) []byte {
 	return AppendString(AppendUint16(dst, ns), name)
@@ -357,3 +252,30 @@ func AppendLocalizedText(dst []byte, locale, text string) []byte {
 	}
 	return dst
 }
+
+// QualifiedName reads a QualifiedName. Its name aliases the buffer.
+func (r *Reader) QualifiedName() (ns uint16, name string) {
+	ns = r.Uint16()
+	return ns, r.String()
+}
+
+// LocalizedText reads a LocalizedText; what is left out reads as "". Both alias the buffer.
+func (r *Reader) LocalizedText() (locale, text string) {
+	mask := r.Uint8()
+	if mask&1 != 0 {
+		locale = r.String()
+	}
+	if mask&2 != 0 {
+		text = r.String()
+	}
+	return locale, text
+}
+
+// GUID reads a Guid as its 16 bytes on the wire (Part 6, 5.2.2.6).
+func (r *Reader) GUID() (g [16]byte) {
+	copy(g[:], r.take(16))
+	return g
+}
+
+// AppendGUID appends a Guid from its 16 bytes on the wire.
+func AppendGUID(dst []byte, g [16]byte) []byte { return append(dst, g[:]...) }
