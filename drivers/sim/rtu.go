@@ -1,0 +1,180 @@
+package sim
+
+import (
+	"time"
+)
+
+// crcTable is the CRC-16 of Serial Line V1.02, 2.5.1.2: polynomial A001, reflected, starting with FFFF.
+var crcTable = func() (t [256]uint16) {
+	for i := range t {
+		c := uint16(i)
+		for range 8 {
+			if c&1 != 0 {
+				c = c>>1 ^ 0xA001
+			} else {
+				c >>= 1
+			}
+		}
+		t[i] = c
+	}
+	return t
+}()
+
+func crc(b []byte) uint16 {
+	c := uint16(0xFFFF)
+	for _, x := range b {
+		c = c>>8 ^ crcTable[byte(c)^x]
+	}
+	return c
+}
+
+// appendCRC appends the check sum of frame, the low byte first.
+func appendCRC(dst, frame []byte) []byte {
+	c := crc(frame)
+	return append(dst, byte(c), byte(c>>8))
+}
+
+// maxRTU is the longest frame: unit, PDU, check sum.
+const maxRTU = 1 + maxPDU + 2
+
+// scanRTU gives the length of the request at the start of b by its function: 0 if more bytes are needed to tell, -1 if
+// only silence can tell.
+func scanRTU(b []byte) int {
+	if len(b) < 2 {
+		return 0
+	}
+	counted := func(at int) int { // a byte count stands at at, the check sum behind what it counts
+		if len(b) <= at {
+			return 0
+		}
+		return min(at+1+int(b[at])+2, maxRTU)
+	}
+	switch b[1] {
+	case 1, 2, 3, 4, 5, 6:
+		return 8
+	case 15, 16:
+		return counted(6)
+	case 22:
+		return 10
+	case 23:
+		return counted(10)
+	case 43:
+		return 7
+	}
+	return -1
+}
+
+// valid reports whether a frame has a PDU and the right check sum.
+func valid(frame []byte) bool { return len(frame) >= 4 && crc(frame) == 0 }
+
+// silence is how long a line must be quiet for a broken or unknown frame to be over: 3.5 characters (Serial Line V1.02,
+// 2.5.1.1), but at least what a busy machine needs to hand the rest of a frame over.
+func (l *Line) silence() time.Duration {
+	return max(20*time.Millisecond, l.char()*7/2)
+}
+
+// char is the time of one character on the line.
+func (l *Line) char() time.Duration {
+	return time.Second * time.Duration(l.url.bits) / time.Duration(l.url.baud)
+}
+
+// ServeRTU serves the master at the other end of a stream until it leaves or the plant is closed. It closes the stream.
+func (l *Line) ServeRTU(s stream) {
+	if !l.enter(s) {
+		s.Close()
+		return
+	}
+	defer l.leave(s)
+	c := conversation{line: l, t: rtu, peer: s, out: make([]byte, 0, 2*maxRTU)}
+	c.serveRTU()
+}
+
+func (c *conversation) serveRTU() error {
+	var buf [2 * maxRTU]byte
+	held := 0
+	var began time.Time // of the frame in buf
+	for {
+		var deadline time.Time
+		if held > 0 {
+			deadline = time.Now().Add(c.line.silence())
+		} else if c.line.cfg.Idle > 0 {
+			deadline = time.Now().Add(c.line.cfg.Idle)
+		}
+		c.peer.SetReadDeadline(deadline)
+		n, err := c.peer.Read(buf[held:])
+		if held == 0 {
+			began = time.Now()
+		}
+		held += n
+		if err != nil && (!isTimeout(err) || held == 0) {
+			return err
+		}
+		silent := err != nil
+		used, err := c.serveFrames(buf[:held], silent, began)
+		if err != nil {
+			return err
+		}
+		if silent || held-used == len(buf) {
+			held = 0 // what is left is no request
+			continue
+		}
+		held = copy(buf[:], buf[used:held])
+	}
+}
+
+// serveFrames answers the requests at the start of b and gives how many bytes they were. silent: the line fell silent
+// behind b.
+func (c *conversation) serveFrames(b []byte, silent bool, began time.Time) (int, error) {
+	used := 0
+	for {
+		rest := b[used:]
+		n := scanRTU(rest)
+		if n < 0 && silent {
+			n = len(rest)
+		}
+		if n <= 0 || n > len(rest) || !valid(rest[:n]) {
+			return used, nil
+		}
+		if c.line.cfg.Pace {
+			// The request has taken its time on the wire, and the answer follows 3.5 characters of silence.
+			if !c.line.plant.pause(time.Until(began.Add(time.Duration(n)*c.line.char() + c.line.gap()))) {
+				return used, errReset
+			}
+		}
+		if err := c.serve(0, rest[0], rest[1:n-2], rest[:n]); err != nil && err != errReset {
+			return used, err
+		}
+		used += n
+	}
+}
+
+// gap is the silence between two frames: 3.5 characters, and 1.75 ms above 19200 baud (Serial Line V1.02, 2.5.1.1).
+func (l *Line) gap() time.Duration {
+	if l.url.baud > 19200 {
+		return 1750 * time.Microsecond
+	}
+	return l.char() * 7 / 2
+}
+
+// send writes a frame, on a paced line at the line's speed.
+func (c *conversation) send(frame []byte) error {
+	if c.t != rtu || !c.line.cfg.Pace {
+		_, err := c.peer.Write(frame)
+		return err
+	}
+	const least = time.Millisecond // a shorter sleep costs more than it shows
+	char := c.line.char()
+	chunk := int(max(1, least/char))
+	began := time.Now()
+	for sent := 0; sent < len(frame); {
+		n := min(chunk, len(frame)-sent)
+		if !c.line.plant.pause(time.Until(began.Add(time.Duration(sent+n) * char))) {
+			return errReset
+		}
+		if _, err := c.peer.Write(frame[sent : sent+n]); err != nil {
+			return err
+		}
+		sent += n
+	}
+	return nil
+}
