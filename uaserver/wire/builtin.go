@@ -40,8 +40,8 @@ func structs[T any](r *Reader, size int, decode func(*Reader, *T)) []*T {
 	return s
 }
 
-// list reads an array of built-in values that take at least size bytes each. Null is nil.
-func list[T any](r *Reader, size int, read func(*Reader) T) []T {
+// values reads an array of built-in values that take at least size bytes each. Null is nil.
+func values[T any](r *Reader, size int, read func(*Reader) T) []T {
 	return elements(r, r.Count(size), read)
 }
 

@@ -9,15 +9,15 @@ import (
 func decodeActivateSessionRequest(r *Reader, v *ua.ActivateSessionRequest) {
 	v.ClientSignature = one(r, decodeSignatureData)
 	v.ClientSoftwareCertificates = structs(r, 8, decodeSignedSoftwareCertificate)
-	v.LocaleIDs = list(r, 4, (*Reader).ownText)
+	v.LocaleIDs = values(r, 4, (*Reader).ownText)
 	v.UserIdentityToken = r.uaExtensionObject()
 	v.UserTokenSignature = one(r, decodeSignatureData)
 }
 
 func decodeActivateSessionResponse(r *Reader, v *ua.ActivateSessionResponse) {
 	v.ServerNonce = r.ownBytes()
-	v.Results = list(r, 4, (*Reader).statusCode)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.Results = values(r, 4, (*Reader).statusCode)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeAddNodesItem(r *Reader, v *ua.AddNodesItem) {
@@ -36,7 +36,7 @@ func decodeAddNodesRequest(r *Reader, v *ua.AddNodesRequest) {
 
 func decodeAddNodesResponse(r *Reader, v *ua.AddNodesResponse) {
 	v.Results = structs(r, 6, decodeAddNodesResult)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeAddNodesResult(r *Reader, v *ua.AddNodesResult) {
@@ -58,8 +58,8 @@ func decodeAddReferencesRequest(r *Reader, v *ua.AddReferencesRequest) {
 }
 
 func decodeAddReferencesResponse(r *Reader, v *ua.AddReferencesResponse) {
-	v.Results = list(r, 4, (*Reader).statusCode)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.Results = values(r, 4, (*Reader).statusCode)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeAdditionalParametersType(r *Reader, v *ua.AdditionalParametersType) {
@@ -89,7 +89,7 @@ func decodeAggregateFilterResult(r *Reader, v *ua.AggregateFilterResult) {
 
 func decodeAliasNameDataType(r *Reader, v *ua.AliasNameDataType) {
 	v.AliasName = r.uaQualifiedName()
-	v.ReferencedNodes = list(r, 2, (*Reader).uaExpandedNodeID)
+	v.ReferencedNodes = values(r, 2, (*Reader).uaExpandedNodeID)
 }
 
 func decodeAnnotation(r *Reader, v *ua.Annotation) {
@@ -109,14 +109,14 @@ func decodeApplicationDescription(r *Reader, v *ua.ApplicationDescription) {
 	v.ApplicationType = ua.ApplicationType(r.Uint32())
 	v.GatewayServerURI = r.ownText()
 	v.DiscoveryProfileURI = r.ownText()
-	v.DiscoveryURLs = list(r, 4, (*Reader).ownText)
+	v.DiscoveryURLs = values(r, 4, (*Reader).ownText)
 }
 
 func decodeArgument(r *Reader, v *ua.Argument) {
 	v.Name = r.ownText()
 	v.DataType = r.uaNodeID()
 	v.ValueRank = r.Int32()
-	v.ArrayDimensions = list(r, 4, (*Reader).Uint32)
+	v.ArrayDimensions = values(r, 4, (*Reader).Uint32)
 	v.Description = r.uaLocalizedText()
 }
 
@@ -133,7 +133,7 @@ func decodeAxisInformation(r *Reader, v *ua.AxisInformation) {
 	v.EURange = one(r, decodeRange)
 	v.Title = r.uaLocalizedText()
 	v.AxisScaleType = ua.AxisScaleEnumeration(r.Uint32())
-	v.AxisSteps = list(r, 8, (*Reader).Float64)
+	v.AxisSteps = values(r, 8, (*Reader).Float64)
 }
 
 func decodeBrowseDescription(r *Reader, v *ua.BrowseDescription) {
@@ -147,12 +147,12 @@ func decodeBrowseDescription(r *Reader, v *ua.BrowseDescription) {
 
 func decodeBrowseNextRequest(r *Reader, v *ua.BrowseNextRequest) {
 	v.ReleaseContinuationPoints = r.Bool()
-	v.ContinuationPoints = list(r, 4, (*Reader).ownBytes)
+	v.ContinuationPoints = values(r, 4, (*Reader).ownBytes)
 }
 
 func decodeBrowseNextResponse(r *Reader, v *ua.BrowseNextResponse) {
 	v.Results = structs(r, 12, decodeBrowseResult)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeBrowsePath(r *Reader, v *ua.BrowsePath) {
@@ -178,7 +178,7 @@ func decodeBrowseRequest(r *Reader, v *ua.BrowseRequest) {
 
 func decodeBrowseResponse(r *Reader, v *ua.BrowseResponse) {
 	v.Results = structs(r, 12, decodeBrowseResult)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeBrowseResult(r *Reader, v *ua.BrowseResult) {
@@ -199,14 +199,14 @@ func decodeBuildInfo(r *Reader, v *ua.BuildInfo) {
 func decodeCallMethodRequest(r *Reader, v *ua.CallMethodRequest) {
 	v.ObjectID = r.uaNodeID()
 	v.MethodID = r.uaNodeID()
-	v.InputArguments = list(r, 1, (*Reader).uaVariant)
+	v.InputArguments = values(r, 1, (*Reader).uaVariant)
 }
 
 func decodeCallMethodResult(r *Reader, v *ua.CallMethodResult) {
 	v.StatusCode = r.statusCode()
-	v.InputArgumentResults = list(r, 4, (*Reader).statusCode)
-	v.InputArgumentDiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
-	v.OutputArguments = list(r, 1, (*Reader).uaVariant)
+	v.InputArgumentResults = values(r, 4, (*Reader).statusCode)
+	v.InputArgumentDiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
+	v.OutputArguments = values(r, 1, (*Reader).uaVariant)
 }
 
 func decodeCallRequest(r *Reader, v *ua.CallRequest) {
@@ -215,7 +215,7 @@ func decodeCallRequest(r *Reader, v *ua.CallRequest) {
 
 func decodeCallResponse(r *Reader, v *ua.CallResponse) {
 	v.Results = structs(r, 16, decodeCallMethodResult)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeCancelRequest(r *Reader, v *ua.CancelRequest) {
@@ -254,18 +254,18 @@ func decodeContentFilter(r *Reader, v *ua.ContentFilter) {
 
 func decodeContentFilterElement(r *Reader, v *ua.ContentFilterElement) {
 	v.FilterOperator = ua.FilterOperator(r.Uint32())
-	v.FilterOperands = list(r, 3, (*Reader).uaExtensionObject)
+	v.FilterOperands = values(r, 3, (*Reader).uaExtensionObject)
 }
 
 func decodeContentFilterElementResult(r *Reader, v *ua.ContentFilterElementResult) {
 	v.StatusCode = r.statusCode()
-	v.OperandStatusCodes = list(r, 4, (*Reader).statusCode)
-	v.OperandDiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.OperandStatusCodes = values(r, 4, (*Reader).statusCode)
+	v.OperandDiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeContentFilterResult(r *Reader, v *ua.ContentFilterResult) {
 	v.ElementResults = structs(r, 12, decodeContentFilterElementResult)
-	v.ElementDiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.ElementDiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeCreateMonitoredItemsRequest(r *Reader, v *ua.CreateMonitoredItemsRequest) {
@@ -276,7 +276,7 @@ func decodeCreateMonitoredItemsRequest(r *Reader, v *ua.CreateMonitoredItemsRequ
 
 func decodeCreateMonitoredItemsResponse(r *Reader, v *ua.CreateMonitoredItemsResponse) {
 	v.Results = structs(r, 23, decodeMonitoredItemCreateResult)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeCreateSessionRequest(r *Reader, v *ua.CreateSessionRequest) {
@@ -326,7 +326,7 @@ func decodeDataChangeFilter(r *Reader, v *ua.DataChangeFilter) {
 
 func decodeDataChangeNotification(r *Reader, v *ua.DataChangeNotification) {
 	v.MonitoredItems = structs(r, 5, decodeMonitoredItemNotification)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeDataTypeAttributes(r *Reader, v *ua.DataTypeAttributes) {
@@ -345,22 +345,22 @@ func decodeDataTypeDescription(r *Reader, v *ua.DataTypeDescription) {
 
 func decodeDeleteAtTimeDetails(r *Reader, v *ua.DeleteAtTimeDetails) {
 	v.NodeID = r.uaNodeID()
-	v.ReqTimes = list(r, 8, (*Reader).goTime)
+	v.ReqTimes = values(r, 8, (*Reader).goTime)
 }
 
 func decodeDeleteEventDetails(r *Reader, v *ua.DeleteEventDetails) {
 	v.NodeID = r.uaNodeID()
-	v.EventIDs = list(r, 4, (*Reader).ownBytes)
+	v.EventIDs = values(r, 4, (*Reader).ownBytes)
 }
 
 func decodeDeleteMonitoredItemsRequest(r *Reader, v *ua.DeleteMonitoredItemsRequest) {
 	v.SubscriptionID = r.Uint32()
-	v.MonitoredItemIDs = list(r, 4, (*Reader).Uint32)
+	v.MonitoredItemIDs = values(r, 4, (*Reader).Uint32)
 }
 
 func decodeDeleteMonitoredItemsResponse(r *Reader, v *ua.DeleteMonitoredItemsResponse) {
-	v.Results = list(r, 4, (*Reader).statusCode)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.Results = values(r, 4, (*Reader).statusCode)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeDeleteNodesItem(r *Reader, v *ua.DeleteNodesItem) {
@@ -373,8 +373,8 @@ func decodeDeleteNodesRequest(r *Reader, v *ua.DeleteNodesRequest) {
 }
 
 func decodeDeleteNodesResponse(r *Reader, v *ua.DeleteNodesResponse) {
-	v.Results = list(r, 4, (*Reader).statusCode)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.Results = values(r, 4, (*Reader).statusCode)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeDeleteRawModifiedDetails(r *Reader, v *ua.DeleteRawModifiedDetails) {
@@ -397,17 +397,17 @@ func decodeDeleteReferencesRequest(r *Reader, v *ua.DeleteReferencesRequest) {
 }
 
 func decodeDeleteReferencesResponse(r *Reader, v *ua.DeleteReferencesResponse) {
-	v.Results = list(r, 4, (*Reader).statusCode)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.Results = values(r, 4, (*Reader).statusCode)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeDeleteSubscriptionsRequest(r *Reader, v *ua.DeleteSubscriptionsRequest) {
-	v.SubscriptionIDs = list(r, 4, (*Reader).Uint32)
+	v.SubscriptionIDs = values(r, 4, (*Reader).Uint32)
 }
 
 func decodeDeleteSubscriptionsResponse(r *Reader, v *ua.DeleteSubscriptionsResponse) {
-	v.Results = list(r, 4, (*Reader).statusCode)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.Results = values(r, 4, (*Reader).statusCode)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeDiscoveryConfiguration(*Reader, *ua.DiscoveryConfiguration) {}
@@ -452,7 +452,7 @@ func decodeEndpointDescription(r *Reader, v *ua.EndpointDescription) {
 }
 
 func decodeEndpointURLListDataType(r *Reader, v *ua.EndpointURLListDataType) {
-	v.EndpointURLList = list(r, 4, (*Reader).ownText)
+	v.EndpointURLList = values(r, 4, (*Reader).ownText)
 }
 
 func decodeEnumDefinition(r *Reader, v *ua.EnumDefinition) {
@@ -481,7 +481,7 @@ func decodeEnumValueType(r *Reader, v *ua.EnumValueType) {
 
 func decodeEventFieldList(r *Reader, v *ua.EventFieldList) {
 	v.ClientHandle = r.Uint32()
-	v.EventFields = list(r, 1, (*Reader).uaVariant)
+	v.EventFields = values(r, 1, (*Reader).uaVariant)
 }
 
 func decodeEventFilter(r *Reader, v *ua.EventFilter) {
@@ -490,8 +490,8 @@ func decodeEventFilter(r *Reader, v *ua.EventFilter) {
 }
 
 func decodeEventFilterResult(r *Reader, v *ua.EventFilterResult) {
-	v.SelectClauseResults = list(r, 4, (*Reader).statusCode)
-	v.SelectClauseDiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.SelectClauseResults = values(r, 4, (*Reader).statusCode)
+	v.SelectClauseDiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 	v.WhereClauseResult = one(r, decodeContentFilterResult)
 }
 
@@ -502,7 +502,7 @@ func decodeEventNotificationList(r *Reader, v *ua.EventNotificationList) {
 func decodeFindServersOnNetworkRequest(r *Reader, v *ua.FindServersOnNetworkRequest) {
 	v.StartingRecordID = r.Uint32()
 	v.MaxRecordsToReturn = r.Uint32()
-	v.ServerCapabilityFilter = list(r, 4, (*Reader).ownText)
+	v.ServerCapabilityFilter = values(r, 4, (*Reader).ownText)
 }
 
 func decodeFindServersOnNetworkResponse(r *Reader, v *ua.FindServersOnNetworkResponse) {
@@ -512,8 +512,8 @@ func decodeFindServersOnNetworkResponse(r *Reader, v *ua.FindServersOnNetworkRes
 
 func decodeFindServersRequest(r *Reader, v *ua.FindServersRequest) {
 	v.EndpointURL = r.ownText()
-	v.LocaleIDs = list(r, 4, (*Reader).ownText)
-	v.ServerURIs = list(r, 4, (*Reader).ownText)
+	v.LocaleIDs = values(r, 4, (*Reader).ownText)
+	v.ServerURIs = values(r, 4, (*Reader).ownText)
 }
 
 func decodeFindServersResponse(r *Reader, v *ua.FindServersResponse) {
@@ -536,8 +536,8 @@ func decodeGenericAttributes(r *Reader, v *ua.GenericAttributes) {
 
 func decodeGetEndpointsRequest(r *Reader, v *ua.GetEndpointsRequest) {
 	v.EndpointURL = r.ownText()
-	v.LocaleIDs = list(r, 4, (*Reader).ownText)
-	v.ProfileURIs = list(r, 4, (*Reader).ownText)
+	v.LocaleIDs = values(r, 4, (*Reader).ownText)
+	v.ProfileURIs = values(r, 4, (*Reader).ownText)
 }
 
 func decodeGetEndpointsResponse(r *Reader, v *ua.GetEndpointsResponse) {
@@ -545,7 +545,7 @@ func decodeGetEndpointsResponse(r *Reader, v *ua.GetEndpointsResponse) {
 }
 
 func decodeHistoryData(r *Reader, v *ua.HistoryData) {
-	v.DataValues = list(r, 1, (*Reader).uaDataValue)
+	v.DataValues = values(r, 1, (*Reader).uaDataValue)
 }
 
 func decodeHistoryEvent(r *Reader, v *ua.HistoryEvent) {
@@ -553,11 +553,11 @@ func decodeHistoryEvent(r *Reader, v *ua.HistoryEvent) {
 }
 
 func decodeHistoryEventFieldList(r *Reader, v *ua.HistoryEventFieldList) {
-	v.EventFields = list(r, 1, (*Reader).uaVariant)
+	v.EventFields = values(r, 1, (*Reader).uaVariant)
 }
 
 func decodeHistoryModifiedData(r *Reader, v *ua.HistoryModifiedData) {
-	v.DataValues = list(r, 1, (*Reader).uaDataValue)
+	v.DataValues = values(r, 1, (*Reader).uaDataValue)
 	v.ModificationInfos = structs(r, 16, decodeModificationInfo)
 }
 
@@ -570,7 +570,7 @@ func decodeHistoryReadRequest(r *Reader, v *ua.HistoryReadRequest) {
 
 func decodeHistoryReadResponse(r *Reader, v *ua.HistoryReadResponse) {
 	v.Results = structs(r, 11, decodeHistoryReadResult)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeHistoryReadResult(r *Reader, v *ua.HistoryReadResult) {
@@ -587,18 +587,18 @@ func decodeHistoryReadValueID(r *Reader, v *ua.HistoryReadValueID) {
 }
 
 func decodeHistoryUpdateRequest(r *Reader, v *ua.HistoryUpdateRequest) {
-	v.HistoryUpdateDetails = list(r, 3, (*Reader).uaExtensionObject)
+	v.HistoryUpdateDetails = values(r, 3, (*Reader).uaExtensionObject)
 }
 
 func decodeHistoryUpdateResponse(r *Reader, v *ua.HistoryUpdateResponse) {
 	v.Results = structs(r, 12, decodeHistoryUpdateResult)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeHistoryUpdateResult(r *Reader, v *ua.HistoryUpdateResult) {
 	v.StatusCode = r.statusCode()
-	v.OperationResults = list(r, 4, (*Reader).statusCode)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.OperationResults = values(r, 4, (*Reader).statusCode)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeIdentityMappingRuleType(r *Reader, v *ua.IdentityMappingRuleType) {
@@ -623,7 +623,7 @@ func decodeLiteralOperand(r *Reader, v *ua.LiteralOperand) {
 
 func decodeMdnsDiscoveryConfiguration(r *Reader, v *ua.MdnsDiscoveryConfiguration) {
 	v.MdnsServerName = r.ownText()
-	v.ServerCapabilities = list(r, 4, (*Reader).ownText)
+	v.ServerCapabilities = values(r, 4, (*Reader).ownText)
 }
 
 func decodeMethodAttributes(r *Reader, v *ua.MethodAttributes) {
@@ -656,7 +656,7 @@ func decodeModifyMonitoredItemsRequest(r *Reader, v *ua.ModifyMonitoredItemsRequ
 
 func decodeModifyMonitoredItemsResponse(r *Reader, v *ua.ModifyMonitoredItemsResponse) {
 	v.Results = structs(r, 19, decodeMonitoredItemModifyResult)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeModifySubscriptionRequest(r *Reader, v *ua.ModifySubscriptionRequest) {
@@ -730,7 +730,7 @@ func decodeNodeReference(r *Reader, v *ua.NodeReference) {
 	v.NodeID = r.uaNodeID()
 	v.ReferenceTypeID = r.uaNodeID()
 	v.IsForward = r.Bool()
-	v.ReferencedNodeIDs = list(r, 2, (*Reader).uaNodeID)
+	v.ReferencedNodeIDs = values(r, 2, (*Reader).uaNodeID)
 }
 
 func decodeNodeTypeDescription(r *Reader, v *ua.NodeTypeDescription) {
@@ -742,7 +742,7 @@ func decodeNodeTypeDescription(r *Reader, v *ua.NodeTypeDescription) {
 func decodeNotificationMessage(r *Reader, v *ua.NotificationMessage) {
 	v.SequenceNumber = r.Uint32()
 	v.PublishTime = r.goTime()
-	v.NotificationData = list(r, 3, (*Reader).uaExtensionObject)
+	v.NotificationData = values(r, 3, (*Reader).uaExtensionObject)
 }
 
 func decodeObjectAttributes(r *Reader, v *ua.ObjectAttributes) {
@@ -779,8 +779,8 @@ func decodeOpenSecureChannelResponse(r *Reader, v *ua.OpenSecureChannelResponse)
 
 func decodeParsingResult(r *Reader, v *ua.ParsingResult) {
 	v.StatusCode = r.statusCode()
-	v.DataStatusCodes = list(r, 4, (*Reader).statusCode)
-	v.DataDiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.DataStatusCodes = values(r, 4, (*Reader).statusCode)
+	v.DataDiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeProgramDiagnostic2DataType(r *Reader, v *ua.ProgramDiagnostic2DataType) {
@@ -792,8 +792,8 @@ func decodeProgramDiagnostic2DataType(r *Reader, v *ua.ProgramDiagnostic2DataTyp
 	v.LastMethodSessionID = r.uaNodeID()
 	v.LastMethodInputArguments = structs(r, 15, decodeArgument)
 	v.LastMethodOutputArguments = structs(r, 15, decodeArgument)
-	v.LastMethodInputValues = list(r, 1, (*Reader).uaVariant)
-	v.LastMethodOutputValues = list(r, 1, (*Reader).uaVariant)
+	v.LastMethodInputValues = values(r, 1, (*Reader).uaVariant)
+	v.LastMethodOutputValues = values(r, 1, (*Reader).uaVariant)
 	v.LastMethodCallTime = r.goTime()
 	v.LastMethodReturnStatus = r.statusCode()
 }
@@ -817,11 +817,11 @@ func decodePublishRequest(r *Reader, v *ua.PublishRequest) {
 
 func decodePublishResponse(r *Reader, v *ua.PublishResponse) {
 	v.SubscriptionID = r.Uint32()
-	v.AvailableSequenceNumbers = list(r, 4, (*Reader).Uint32)
+	v.AvailableSequenceNumbers = values(r, 4, (*Reader).Uint32)
 	v.MoreNotifications = r.Bool()
 	v.NotificationMessage = one(r, decodeNotificationMessage)
-	v.Results = list(r, 4, (*Reader).statusCode)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.Results = values(r, 4, (*Reader).statusCode)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeQueryDataDescription(r *Reader, v *ua.QueryDataDescription) {
@@ -833,7 +833,7 @@ func decodeQueryDataDescription(r *Reader, v *ua.QueryDataDescription) {
 func decodeQueryDataSet(r *Reader, v *ua.QueryDataSet) {
 	v.NodeID = r.uaExpandedNodeID()
 	v.TypeDefinitionNode = r.uaExpandedNodeID()
-	v.Values = list(r, 1, (*Reader).uaVariant)
+	v.Values = values(r, 1, (*Reader).uaVariant)
 }
 
 func decodeQueryFirstRequest(r *Reader, v *ua.QueryFirstRequest) {
@@ -848,7 +848,7 @@ func decodeQueryFirstResponse(r *Reader, v *ua.QueryFirstResponse) {
 	v.QueryDataSets = structs(r, 8, decodeQueryDataSet)
 	v.ContinuationPoint = r.ownBytes()
 	v.ParsingResults = structs(r, 12, decodeParsingResult)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 	v.FilterResult = one(r, decodeContentFilterResult)
 }
 
@@ -873,11 +873,11 @@ func decodeRationalNumber(r *Reader, v *ua.RationalNumber) {
 }
 
 func decodeReadAnnotationDataDetails(r *Reader, v *ua.ReadAnnotationDataDetails) {
-	v.ReqTimes = list(r, 8, (*Reader).goTime)
+	v.ReqTimes = values(r, 8, (*Reader).goTime)
 }
 
 func decodeReadAtTimeDetails(r *Reader, v *ua.ReadAtTimeDetails) {
-	v.ReqTimes = list(r, 8, (*Reader).goTime)
+	v.ReqTimes = values(r, 8, (*Reader).goTime)
 	v.UseSimpleBounds = r.Bool()
 }
 
@@ -892,7 +892,7 @@ func decodeReadProcessedDetails(r *Reader, v *ua.ReadProcessedDetails) {
 	v.StartTime = r.goTime()
 	v.EndTime = r.goTime()
 	v.ProcessingInterval = r.Float64()
-	v.AggregateType = list(r, 2, (*Reader).uaNodeID)
+	v.AggregateType = values(r, 2, (*Reader).uaNodeID)
 	v.AggregateConfiguration = one(r, decodeAggregateConfiguration)
 }
 
@@ -911,8 +911,8 @@ func decodeReadRequest(r *Reader, v *ua.ReadRequest) {
 }
 
 func decodeReadResponse(r *Reader, v *ua.ReadResponse) {
-	v.Results = list(r, 1, (*Reader).uaDataValue)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.Results = values(r, 1, (*Reader).uaDataValue)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeReadValueID(r *Reader, v *ua.ReadValueID) {
@@ -950,21 +950,21 @@ func decodeReferenceTypeAttributes(r *Reader, v *ua.ReferenceTypeAttributes) {
 }
 
 func decodeRegisterNodesRequest(r *Reader, v *ua.RegisterNodesRequest) {
-	v.NodesToRegister = list(r, 2, (*Reader).uaNodeID)
+	v.NodesToRegister = values(r, 2, (*Reader).uaNodeID)
 }
 
 func decodeRegisterNodesResponse(r *Reader, v *ua.RegisterNodesResponse) {
-	v.RegisteredNodeIDs = list(r, 2, (*Reader).uaNodeID)
+	v.RegisteredNodeIDs = values(r, 2, (*Reader).uaNodeID)
 }
 
 func decodeRegisterServer2Request(r *Reader, v *ua.RegisterServer2Request) {
 	v.Server = one(r, decodeRegisteredServer)
-	v.DiscoveryConfiguration = list(r, 3, (*Reader).uaExtensionObject)
+	v.DiscoveryConfiguration = values(r, 3, (*Reader).uaExtensionObject)
 }
 
 func decodeRegisterServer2Response(r *Reader, v *ua.RegisterServer2Response) {
-	v.ConfigurationResults = list(r, 4, (*Reader).statusCode)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.ConfigurationResults = values(r, 4, (*Reader).statusCode)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeRegisterServerRequest(r *Reader, v *ua.RegisterServerRequest) {
@@ -976,10 +976,10 @@ func decodeRegisterServerResponse(*Reader, *ua.RegisterServerResponse) {}
 func decodeRegisteredServer(r *Reader, v *ua.RegisteredServer) {
 	v.ServerURI = r.ownText()
 	v.ProductURI = r.ownText()
-	v.ServerNames = list(r, 1, (*Reader).uaLocalizedText)
+	v.ServerNames = values(r, 1, (*Reader).uaLocalizedText)
 	v.ServerType = ua.ApplicationType(r.Uint32())
 	v.GatewayServerURI = r.ownText()
-	v.DiscoveryURLs = list(r, 4, (*Reader).ownText)
+	v.DiscoveryURLs = values(r, 4, (*Reader).ownText)
 	v.SemaphoreFilePath = r.ownText()
 	v.IsOnline = r.Bool()
 }
@@ -1019,7 +1019,7 @@ func decodeResponseHeader(r *Reader, v *ua.ResponseHeader) {
 	v.RequestHandle = r.Uint32()
 	v.ServiceResult = r.statusCode()
 	v.ServiceDiagnostics = r.uaDiagnosticInfo()
-	v.StringTable = list(r, 4, (*Reader).ownText)
+	v.StringTable = values(r, 4, (*Reader).ownText)
 	v.AdditionalHeader = r.uaExtensionObject()
 }
 
@@ -1059,7 +1059,7 @@ func decodeServerOnNetwork(r *Reader, v *ua.ServerOnNetwork) {
 	v.RecordID = r.Uint32()
 	v.ServerName = r.ownText()
 	v.DiscoveryURL = r.ownText()
-	v.ServerCapabilities = list(r, 4, (*Reader).ownText)
+	v.ServerCapabilities = values(r, 4, (*Reader).ownText)
 }
 
 func decodeServerStatusDataType(r *Reader, v *ua.ServerStatusDataType) {
@@ -1084,7 +1084,7 @@ func decodeSessionDiagnosticsDataType(r *Reader, v *ua.SessionDiagnosticsDataTyp
 	v.ClientDescription = one(r, decodeApplicationDescription)
 	v.ServerURI = r.ownText()
 	v.EndpointURL = r.ownText()
-	v.LocaleIDs = list(r, 4, (*Reader).ownText)
+	v.LocaleIDs = values(r, 4, (*Reader).ownText)
 	v.ActualSessionTimeout = r.Float64()
 	v.MaxResponseMessageSize = r.Uint32()
 	v.ClientConnectionTime = r.goTime()
@@ -1127,7 +1127,7 @@ func decodeSessionDiagnosticsDataType(r *Reader, v *ua.SessionDiagnosticsDataTyp
 func decodeSessionSecurityDiagnosticsDataType(r *Reader, v *ua.SessionSecurityDiagnosticsDataType) {
 	v.SessionID = r.uaNodeID()
 	v.ClientUserIDOfSession = r.ownText()
-	v.ClientUserIDHistory = list(r, 4, (*Reader).ownText)
+	v.ClientUserIDHistory = values(r, 4, (*Reader).ownText)
 	v.AuthenticationMechanism = r.ownText()
 	v.Encoding = r.ownText()
 	v.TransportProtocol = r.ownText()
@@ -1139,36 +1139,36 @@ func decodeSessionSecurityDiagnosticsDataType(r *Reader, v *ua.SessionSecurityDi
 func decodeSetMonitoringModeRequest(r *Reader, v *ua.SetMonitoringModeRequest) {
 	v.SubscriptionID = r.Uint32()
 	v.MonitoringMode = ua.MonitoringMode(r.Uint32())
-	v.MonitoredItemIDs = list(r, 4, (*Reader).Uint32)
+	v.MonitoredItemIDs = values(r, 4, (*Reader).Uint32)
 }
 
 func decodeSetMonitoringModeResponse(r *Reader, v *ua.SetMonitoringModeResponse) {
-	v.Results = list(r, 4, (*Reader).statusCode)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.Results = values(r, 4, (*Reader).statusCode)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeSetPublishingModeRequest(r *Reader, v *ua.SetPublishingModeRequest) {
 	v.PublishingEnabled = r.Bool()
-	v.SubscriptionIDs = list(r, 4, (*Reader).Uint32)
+	v.SubscriptionIDs = values(r, 4, (*Reader).Uint32)
 }
 
 func decodeSetPublishingModeResponse(r *Reader, v *ua.SetPublishingModeResponse) {
-	v.Results = list(r, 4, (*Reader).statusCode)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.Results = values(r, 4, (*Reader).statusCode)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeSetTriggeringRequest(r *Reader, v *ua.SetTriggeringRequest) {
 	v.SubscriptionID = r.Uint32()
 	v.TriggeringItemID = r.Uint32()
-	v.LinksToAdd = list(r, 4, (*Reader).Uint32)
-	v.LinksToRemove = list(r, 4, (*Reader).Uint32)
+	v.LinksToAdd = values(r, 4, (*Reader).Uint32)
+	v.LinksToRemove = values(r, 4, (*Reader).Uint32)
 }
 
 func decodeSetTriggeringResponse(r *Reader, v *ua.SetTriggeringResponse) {
-	v.AddResults = list(r, 4, (*Reader).statusCode)
-	v.AddDiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
-	v.RemoveResults = list(r, 4, (*Reader).statusCode)
-	v.RemoveDiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.AddResults = values(r, 4, (*Reader).statusCode)
+	v.AddDiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
+	v.RemoveResults = values(r, 4, (*Reader).statusCode)
+	v.RemoveDiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeSignatureData(r *Reader, v *ua.SignatureData) {
@@ -1183,7 +1183,7 @@ func decodeSignedSoftwareCertificate(r *Reader, v *ua.SignedSoftwareCertificate)
 
 func decodeSimpleAttributeOperand(r *Reader, v *ua.SimpleAttributeOperand) {
 	v.TypeDefinitionID = r.uaNodeID()
-	v.BrowsePath = list(r, 6, (*Reader).uaQualifiedName)
+	v.BrowsePath = values(r, 6, (*Reader).uaQualifiedName)
 	v.AttributeID = ua.AttributeID(r.Uint32())
 	v.IndexRange = r.ownText()
 }
@@ -1223,7 +1223,7 @@ func decodeStructureField(r *Reader, v *ua.StructureField) {
 	v.Description = r.uaLocalizedText()
 	v.DataType = r.uaNodeID()
 	v.ValueRank = r.Int32()
-	v.ArrayDimensions = list(r, 4, (*Reader).Uint32)
+	v.ArrayDimensions = values(r, 4, (*Reader).Uint32)
 	v.MaxStringLength = r.Uint32()
 	v.IsOptional = r.Bool()
 }
@@ -1274,17 +1274,17 @@ func decodeTimeZoneDataType(r *Reader, v *ua.TimeZoneDataType) {
 
 func decodeTransferResult(r *Reader, v *ua.TransferResult) {
 	v.StatusCode = r.statusCode()
-	v.AvailableSequenceNumbers = list(r, 4, (*Reader).Uint32)
+	v.AvailableSequenceNumbers = values(r, 4, (*Reader).Uint32)
 }
 
 func decodeTransferSubscriptionsRequest(r *Reader, v *ua.TransferSubscriptionsRequest) {
-	v.SubscriptionIDs = list(r, 4, (*Reader).Uint32)
+	v.SubscriptionIDs = values(r, 4, (*Reader).Uint32)
 	v.SendInitialValues = r.Bool()
 }
 
 func decodeTransferSubscriptionsResponse(r *Reader, v *ua.TransferSubscriptionsResponse) {
 	v.Results = structs(r, 8, decodeTransferResult)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeTranslateBrowsePathsToNodeIDsRequest(r *Reader, v *ua.TranslateBrowsePathsToNodeIDsRequest) {
@@ -1293,19 +1293,19 @@ func decodeTranslateBrowsePathsToNodeIDsRequest(r *Reader, v *ua.TranslateBrowse
 
 func decodeTranslateBrowsePathsToNodeIDsResponse(r *Reader, v *ua.TranslateBrowsePathsToNodeIDsResponse) {
 	v.Results = structs(r, 8, decodeBrowsePathResult)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeTrustListDataType(r *Reader, v *ua.TrustListDataType) {
 	v.SpecifiedLists = r.Uint32()
-	v.TrustedCertificates = list(r, 4, (*Reader).ownBytes)
-	v.TrustedCrls = list(r, 4, (*Reader).ownBytes)
-	v.IssuerCertificates = list(r, 4, (*Reader).ownBytes)
-	v.IssuerCrls = list(r, 4, (*Reader).ownBytes)
+	v.TrustedCertificates = values(r, 4, (*Reader).ownBytes)
+	v.TrustedCrls = values(r, 4, (*Reader).ownBytes)
+	v.IssuerCertificates = values(r, 4, (*Reader).ownBytes)
+	v.IssuerCrls = values(r, 4, (*Reader).ownBytes)
 }
 
 func decodeUnregisterNodesRequest(r *Reader, v *ua.UnregisterNodesRequest) {
-	v.NodesToUnregister = list(r, 2, (*Reader).uaNodeID)
+	v.NodesToUnregister = values(r, 2, (*Reader).uaNodeID)
 }
 
 func decodeUnregisterNodesResponse(*Reader, *ua.UnregisterNodesResponse) {}
@@ -1318,7 +1318,7 @@ func decodeUnsignedRationalNumber(r *Reader, v *ua.UnsignedRationalNumber) {
 func decodeUpdateDataDetails(r *Reader, v *ua.UpdateDataDetails) {
 	v.NodeID = r.uaNodeID()
 	v.PerformInsertReplace = ua.PerformUpdateType(r.Uint32())
-	v.UpdateValues = list(r, 1, (*Reader).uaDataValue)
+	v.UpdateValues = values(r, 1, (*Reader).uaDataValue)
 }
 
 func decodeUpdateEventDetails(r *Reader, v *ua.UpdateEventDetails) {
@@ -1331,7 +1331,7 @@ func decodeUpdateEventDetails(r *Reader, v *ua.UpdateEventDetails) {
 func decodeUpdateStructureDataDetails(r *Reader, v *ua.UpdateStructureDataDetails) {
 	v.NodeID = r.uaNodeID()
 	v.PerformInsertReplace = ua.PerformUpdateType(r.Uint32())
-	v.UpdateValues = list(r, 1, (*Reader).uaDataValue)
+	v.UpdateValues = values(r, 1, (*Reader).uaDataValue)
 }
 
 func decodeUserManagementDataType(r *Reader, v *ua.UserManagementDataType) {
@@ -1364,7 +1364,7 @@ func decodeVariableAttributes(r *Reader, v *ua.VariableAttributes) {
 	v.Value = r.uaVariant()
 	v.DataType = r.uaNodeID()
 	v.ValueRank = r.Int32()
-	v.ArrayDimensions = list(r, 4, (*Reader).Uint32)
+	v.ArrayDimensions = values(r, 4, (*Reader).Uint32)
 	v.AccessLevel = r.Uint8()
 	v.UserAccessLevel = r.Uint8()
 	v.MinimumSamplingInterval = r.Float64()
@@ -1380,7 +1380,7 @@ func decodeVariableTypeAttributes(r *Reader, v *ua.VariableTypeAttributes) {
 	v.Value = r.uaVariant()
 	v.DataType = r.uaNodeID()
 	v.ValueRank = r.Int32()
-	v.ArrayDimensions = list(r, 4, (*Reader).Uint32)
+	v.ArrayDimensions = values(r, 4, (*Reader).Uint32)
 	v.IsAbstract = r.Bool()
 }
 
@@ -1405,8 +1405,8 @@ func decodeWriteRequest(r *Reader, v *ua.WriteRequest) {
 }
 
 func decodeWriteResponse(r *Reader, v *ua.WriteResponse) {
-	v.Results = list(r, 4, (*Reader).statusCode)
-	v.DiagnosticInfos = list(r, 1, (*Reader).uaDiagnosticInfo)
+	v.Results = values(r, 4, (*Reader).statusCode)
+	v.DiagnosticInfos = values(r, 1, (*Reader).uaDiagnosticInfo)
 }
 
 func decodeWriteValue(r *Reader, v *ua.WriteValue) {

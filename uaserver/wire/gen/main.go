@@ -299,7 +299,7 @@ func (g *generator) read(t reflect.Type) string {
 		e := t.Elem()
 		size, _ := g.min(e)
 		if b, ok := builtins[e]; ok {
-			return fmt.Sprintf("list(r, %d, (*Reader).%s)", size, b.read)
+			return fmt.Sprintf("values(r, %d, (*Reader).%s)", size, b.read)
 		}
 		if e.Kind() == reflect.Pointer {
 			return fmt.Sprintf("structs(r, %d, decode%s)", size, e.Elem().Name())
