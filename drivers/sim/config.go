@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"edged/drivers/port"
 	"edged/drivers/tag"
 )
 
@@ -121,7 +122,7 @@ func (k *check) line(path string, c *LineConfig) {
 	u, err := parseLineURL(c.URL)
 	if err != nil {
 		k.add(path+".url", "%v", err)
-		u = &lineURL{}
+		u = &lineURL{mode: port.DefaultMode}
 	}
 	if c.Clients < 0 {
 		k.add(path+".clients", "%d clients: give 0 (any number) or more", c.Clients)
@@ -272,10 +273,9 @@ func (p *point) setType(name string) error {
 type lineURL struct {
 	scheme string
 	host   string // of tcp and rtuovertcp, with the port
-	path   string // of rtu
-	baud   int    // bits a second
-	bits   int    // that one byte takes on the line: start, data, parity, stop
+	path   string // of rtu; empty: in a new temporary folder
 	query  string
+	mode   port.Mode
 }
 
 func parseLineURL(s string) (*lineURL, error) {
@@ -284,42 +284,24 @@ func parseLineURL(s string) (*lineURL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("url %q is none: %s", s, usage)
 	}
-	l := &lineURL{scheme: u.Scheme, host: u.Host, path: u.Path, baud: 19200, query: u.RawQuery}
-	switch {
-	case u.Scheme == "tcp" || u.Scheme == "rtuovertcp":
-		if u.Port() == "" {
-			return nil, fmt.Errorf("url %q has no port: %s", s, usage)
+	l := &lineURL{scheme: u.Scheme, host: u.Host, path: u.Path, query: u.RawQuery, mode: port.DefaultMode}
+	switch u.Scheme {
+	case "tcp", "rtuovertcp":
+		if u.Port() == "" || u.Path != "" || u.RawQuery != "" {
+			return nil, fmt.Errorf("url %q: %s", s, usage)
 		}
-	case u.Scheme != "rtu":
+	case "rtu":
+		path := u.Path
+		if path == "" {
+			path = "/new"
+		}
+		a, err := port.Parse("rtu://" + path + "?" + u.RawQuery)
+		if err != nil {
+			return nil, err
+		}
+		l.mode = a.Mode
+	default:
 		return nil, fmt.Errorf("url %q: %s", s, usage)
-	}
-	// Serial Line V1.02, 2.5.1: 19200 baud, eight data bits, even parity, one stop bit is what a device must offer.
-	data, stop, parity := 8, 1, "even"
-	for key, values := range u.Query() {
-		v := values[len(values)-1]
-		var bad error
-		switch key {
-		case "baud":
-			l.baud, bad = strconv.Atoi(v)
-		case "data":
-			data, bad = strconv.Atoi(v)
-		case "stop":
-			stop, bad = strconv.Atoi(v)
-		case "parity":
-			parity = v
-		default:
-			return nil, fmt.Errorf("url %q: no key %q; a serial line has baud, data, parity and stop", s, key)
-		}
-		if bad != nil {
-			return nil, fmt.Errorf("url %q: %s=%s is no number", s, key, v)
-		}
-	}
-	if l.baud < 50 || l.baud > 10_000_000 || data < 7 || data > 8 || stop < 1 || stop > 2 || !slices.Contains([]string{"none", "even", "odd"}, parity) {
-		return nil, fmt.Errorf("url %q: baud is 50 to 10000000, data 7 or 8, stop 1 or 2, parity none, even or odd", s)
-	}
-	l.bits = 1 + data + stop
-	if parity != "none" {
-		l.bits++
 	}
 	return l, nil
 }

@@ -176,19 +176,29 @@ func (l *Line) accept(listener net.Listener) {
 			}
 			continue // out of descriptors: some come back
 		}
-		serve := l.ServeTCP
-		if l.url.scheme == "rtuovertcp" {
-			serve = func(c net.Conn) { l.ServeRTU(c) }
-		}
-		if !l.plant.join(func() { serve(conn) }) {
+		if !l.enter(conn, listener) {
 			conn.Close()
+			continue
+		}
+		if !l.plant.join(func() { l.talk(conn) }) {
+			l.leave(conn)
 			return
 		}
 	}
 }
 
-// enter counts a peer in, unless the line is full or down; leave counts it out.
-func (l *Line) enter(c io.Closer) bool {
+// talk serves a connection as the line's url says.
+func (l *Line) talk(conn net.Conn) {
+	if l.url.scheme == "rtuovertcp" {
+		l.talkRTU(conn)
+	} else {
+		l.talkTCP(conn)
+	}
+}
+
+// enter counts a peer in, unless the line is full, or no longer listens on the listener that brought it; leave counts it
+// out and closes it.
+func (l *Line) enter(c io.Closer, from net.Listener) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
@@ -196,7 +206,7 @@ func (l *Line) enter(c io.Closer) bool {
 		return false
 	default:
 	}
-	if l.cfg.Clients > 0 && len(l.peers) >= l.cfg.Clients {
+	if from != nil && from != l.listener || l.cfg.Clients > 0 && len(l.peers) >= l.cfg.Clients {
 		return false
 	}
 	l.accepted++

@@ -1,8 +1,6 @@
 package sim
 
-import (
-	"time"
-)
+import "time"
 
 // crcTable is the CRC-16 of Serial Line V1.02, 2.5.1.2: polynomial A001, reflected, starting with FFFF.
 var crcTable = func() (t [256]uint16) {
@@ -70,20 +68,19 @@ func valid(frame []byte) bool { return len(frame) >= 4 && crc(frame) == 0 }
 // silence is how long a line must be quiet for a broken or unknown frame to be over: 3.5 characters (Serial Line V1.02,
 // 2.5.1.1), but at least what a busy machine needs to hand the rest of a frame over.
 func (l *Line) silence() time.Duration {
-	return max(20*time.Millisecond, l.char()*7/2)
-}
-
-// char is the time of one character on the line.
-func (l *Line) char() time.Duration {
-	return time.Second * time.Duration(l.url.bits) / time.Duration(l.url.baud)
+	return max(20*time.Millisecond, l.gap())
 }
 
 // ServeRTU serves the master at the other end of a stream until it leaves or the plant is closed. It closes the stream.
 func (l *Line) ServeRTU(s stream) {
-	if !l.enter(s) {
+	if !l.enter(s, nil) {
 		s.Close()
 		return
 	}
+	l.talkRTU(s)
+}
+
+func (l *Line) talkRTU(s stream) {
 	defer l.leave(s)
 	c := conversation{line: l, t: rtu, peer: s, out: make([]byte, 0, 2*maxRTU)}
 	c.serveRTU()
@@ -137,7 +134,7 @@ func (c *conversation) serveFrames(b []byte, silent bool, began time.Time) (int,
 		}
 		if c.line.cfg.Pace {
 			// The request has taken its time on the wire, and the answer follows 3.5 characters of silence.
-			if !c.line.plant.pause(time.Until(began.Add(time.Duration(n)*c.line.char() + c.line.gap()))) {
+			if !c.line.plant.pause(time.Until(began.Add(c.line.url.mode.Chars(n) + c.line.gap()))) {
 				return used, errReset
 			}
 		}
@@ -150,10 +147,10 @@ func (c *conversation) serveFrames(b []byte, silent bool, began time.Time) (int,
 
 // gap is the silence between two frames: 3.5 characters, and 1.75 ms above 19200 baud (Serial Line V1.02, 2.5.1.1).
 func (l *Line) gap() time.Duration {
-	if l.url.baud > 19200 {
+	if l.url.mode.Baud > 19200 {
 		return 1750 * time.Microsecond
 	}
-	return l.char() * 7 / 2
+	return l.url.mode.Chars(7) / 2
 }
 
 // send writes a frame, on a paced line at the line's speed.
@@ -163,12 +160,12 @@ func (c *conversation) send(frame []byte) error {
 		return err
 	}
 	const least = time.Millisecond // a shorter sleep costs more than it shows
-	char := c.line.char()
-	chunk := int(max(1, least/char))
+	mode := c.line.url.mode
+	chunk := int(max(1, least/mode.Chars(1)))
 	began := time.Now()
 	for sent := 0; sent < len(frame); {
 		n := min(chunk, len(frame)-sent)
-		if !c.line.plant.pause(time.Until(began.Add(time.Duration(sent+n) * char))) {
+		if !c.line.plant.pause(time.Until(began.Add(mode.Chars(sent + n)))) {
 			return errReset
 		}
 		if _, err := c.peer.Write(frame[sent : sent+n]); err != nil {

@@ -15,6 +15,7 @@ import (
 // are asked for, so that a test can tell what a register held at any moment.
 type Plant struct {
 	// OnAnswer hears each answer just before it is sent; it is set before Start. The answer is valid until it returns.
+	// The lines call it at the same time.
 	OnAnswer func(*Answer)
 
 	epoch   time.Time

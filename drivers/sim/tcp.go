@@ -35,10 +35,14 @@ func scanTCP(b []byte) (int, error) {
 
 // ServeTCP serves one Modbus TCP client until it leaves, talks something else, or the plant is closed. It closes conn.
 func (l *Line) ServeTCP(conn net.Conn) {
-	if !l.enter(conn) {
+	if !l.enter(conn, nil) {
 		conn.Close()
 		return
 	}
+	l.talkTCP(conn)
+}
+
+func (l *Line) talkTCP(conn net.Conn) {
 	defer l.leave(conn)
 	c := conversation{line: l, t: tcp, peer: conn, out: make([]byte, 0, 2*(mbapHeader+maxPDU))}
 	if errors.Is(c.serveTCP(), errReset) {
