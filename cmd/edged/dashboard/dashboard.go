@@ -1,0 +1,187 @@
+// Package dashboard is the gateway's web side: a live page, metrics and health checks, all of them read only.
+// It hides HTTP; what it shows comes from a Source.
+package dashboard
+
+import (
+	"context"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"edged/drivers/tag"
+)
+
+// Source is what the page, the metrics and the health checks are about. Its methods are called from many goroutines
+// and return snapshots that the caller may keep.
+type Source interface {
+	Gateway() Gateway
+	Devices() []Device
+	Buses() []Bus
+	Clients() Clients
+	Accounts() []Account
+	// Table is the current table of tags.
+	Table() *tag.Table
+	// Last is a tag's newest reading, and when it was last verified; false before the first.
+	Last(ref tag.Ref) (v tag.Sample, verified tag.Time, ok bool)
+	// Ready says in one sentence why the gateway does not serve clients, or nil.
+	Ready() error
+}
+
+// Gateway is the gateway itself.
+type Gateway struct {
+	Name     string
+	Version  string
+	State    string // in the words of OPC UA's ServerState
+	Endpoint string // OPC UA
+	Since    time.Time
+}
+
+// Device is one field device.
+type Device struct {
+	Name      string
+	Bus       string // "" for a device without a line
+	State     string // offline, online or degraded
+	LastGood  tag.Time
+	LastError string
+	Latency   time.Duration // of the last exchange
+	Requests  uint64
+	Samples   uint64
+	Errors    []Count // by kind
+}
+
+// Count is a number of something by its kind.
+type Count struct {
+	Kind string
+	N    uint64
+}
+
+// Bus is one line.
+type Bus struct {
+	Name        string
+	Utilization float64 // 0 to 1, of the time since it was last asked
+	Poll        Histogram
+}
+
+// Histogram is a distribution: N[i] counts what was at most Bounds[i] seconds; N has one more, for what was above all.
+type Histogram struct {
+	Bounds []float64 // seconds, ascending
+	N      []uint64  // not cumulative
+	Sum    float64   // seconds
+}
+
+// Clients is the client side.
+type Clients struct {
+	Sessions       int
+	Subscriptions  int
+	MonitoredItems int
+	Sent           uint64  // notifications
+	Discarded      []Count // notifications, by reason
+	Unaccounted    int64   // zero, or the ledger does not add up
+	Latency        Histogram
+	Requests       []Count // by service
+}
+
+// Account is the memory of one purpose.
+type Account struct {
+	Name  string
+	Used  int64 // bytes
+	Limit int64 // bytes; 0 is none
+}
+
+// The bounds of the web side: it is for people and a scraper, not for the internet.
+const (
+	maxConnections = 64
+	maxHeaderBytes = 16 << 10
+	headerTimeout  = 5 * time.Second
+	requestTimeout = 30 * time.Second
+	idleTimeout    = 60 * time.Second
+)
+
+// Server serves the web side.
+type Server struct {
+	http http.Server
+}
+
+// New makes the web side of a source.
+func New(source Source, logger *slog.Logger) *Server {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&metrics{source})
+	errorLog := slog.NewLogLogger(logger.Handler(), slog.LevelDebug)
+	return &Server{http: http.Server{
+		Handler:           handler(source, registry, errorLog),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      requestTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          errorLog,
+	}}
+}
+
+// handler is every path of the web side.
+func handler(source Source, registry *prometheus.Registry, errorLog *log.Logger) http.Handler {
+	p := &page{source: source}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", p.index)
+	mux.HandleFunc("GET /page.css", asset("page.css", "text/css; charset=utf-8"))
+	mux.HandleFunc("GET /page.js", asset("page.js", "text/javascript; charset=utf-8"))
+	mux.HandleFunc("GET /api/state", p.state)
+	mux.HandleFunc("GET /api/tags", p.tags)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		MaxRequestsInFlight: 4,
+		Timeout:             requestTimeout / 2,
+		ErrorLog:            errorLog,
+	}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := source.Ready(); err != nil {
+			plain(w, http.StatusServiceUnavailable, err.Error()+"\n")
+			return
+		}
+		plain(w, http.StatusOK, "ready\n")
+	})
+	return secure(mux)
+}
+
+// secure sets the headers that keep a browser from doing anything but show the page.
+func secure(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "+
+			"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+func plain(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(text)) // the peer that does not listen is its own loss
+}
+
+// Serve answers on l until Shutdown, which is no error.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(newBounded(l, maxConnections)); err != http.ErrServerClosed {
+		return err
+	}
+	return nil
+}
+
+// Shutdown lets the requests in flight end, at the latest when ctx is done.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if err := s.http.Shutdown(ctx); err != nil {
+		return s.http.Close()
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package dashboard
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics turns snapshots into Prometheus metrics, at the moment of a scrape.
+type metrics struct{ source Source }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("edged_"+name, help, labels, nil)
+}
+
+var (
+	samplesDesc     = desc("samples_total", "Readings of a device's tags.", "device")
+	pollErrorsDesc  = desc("poll_errors_total", "Failed requests to a device by kind.", "device", "kind")
+	pollSecondsDesc = desc("poll_seconds", "Time of one exchange on a bus.", "bus")
+	busyDesc        = desc("bus_utilization", "Share of the time in which a bus has an exchange in flight.", "bus")
+	sessionsDesc    = desc("sessions", "Open sessions.")
+	subsDesc        = desc("subscriptions", "Open subscriptions.")
+	itemsDesc       = desc("monitored_items", "Monitored items.")
+	sentDesc        = desc("notifications_sent_total", "Notifications sent.")
+	discardedDesc   = desc("notifications_discarded_total", "Notifications that were not delivered, by reason.", "reason")
+	unaccountedDesc = desc("unaccounted", "Notifications that the ledger cannot account for; anything but 0 is a fault of the gateway.")
+	latencyDesc     = desc("publish_latency_seconds", "Time from a change to the notification of it.")
+	requestsDesc    = desc("requests_total", "Requests by service.", "service")
+	memoryDesc      = desc("memory_bytes", "Memory taken by purpose.", "account")
+	limitDesc       = desc("memory_limit_bytes", "Most memory that a purpose may take.", "account")
+)
+
+// Describe lists the metrics.
+func (m *metrics) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{samplesDesc, pollErrorsDesc, pollSecondsDesc, busyDesc, sessionsDesc, subsDesc,
+		itemsDesc, sentDesc, discardedDesc, unaccountedDesc, latencyDesc, requestsDesc, memoryDesc, limitDesc} {
+		out <- d
+	}
+}
+
+// Collect reads a snapshot of everything.
+func (m *metrics) Collect(out chan<- prometheus.Metric) {
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, valid(labels)...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, valid(labels)...)
+	}
+	for _, d := range m.source.Devices() {
+		counter(samplesDesc, float64(d.Samples), d.Name)
+		for _, e := range d.Errors {
+			counter(pollErrorsDesc, float64(e.N), d.Name, e.Kind)
+		}
+	}
+	for _, b := range m.source.Buses() {
+		histogram(out, pollSecondsDesc, &b.Poll, b.Name)
+		gauge(busyDesc, b.Utilization, b.Name)
+	}
+	c := m.source.Clients()
+	gauge(sessionsDesc, float64(c.Sessions))
+	gauge(subsDesc, float64(c.Subscriptions))
+	gauge(itemsDesc, float64(c.MonitoredItems))
+	counter(sentDesc, float64(c.Sent))
+	for _, d := range c.Discarded {
+		counter(discardedDesc, float64(d.N), d.Kind)
+	}
+	gauge(unaccountedDesc, float64(c.Unaccounted))
+	histogram(out, latencyDesc, &c.Latency)
+	for _, r := range c.Requests {
+		counter(requestsDesc, float64(r.N), r.Kind)
+	}
+	for _, a := range m.source.Accounts() {
+		gauge(memoryDesc, float64(a.Used), a.Name)
+		gauge(limitDesc, float64(a.Limit), a.Name)
+	}
+}
+
+// histogram sends a distribution; one without bounds has not been measured and is left out.
+func histogram(out chan<- prometheus.Metric, d *prometheus.Desc, h *Histogram, labels ...string) {
+	if len(h.Bounds) == 0 || len(h.N) != len(h.Bounds)+1 {
+		return
+	}
+	buckets, total := make(map[float64]uint64, len(h.Bounds)), uint64(0)
+	for i, le := range h.Bounds {
+		total += h.N[i]
+		buckets[le] = total
+	}
+	total += h.N[len(h.Bounds)]
+	out <- prometheus.MustNewConstHistogram(d, total, h.Sum, buckets, valid(labels)...)
+}
+
+// valid makes label values UTF-8, which Prometheus insists on.
+func valid(labels []string) []string {
+	for i, l := range labels {
+		labels[i] = strings.ToValidUTF8(l, "?")
+	}
+	return labels
+}
