@@ -3,6 +3,9 @@
 package modbus
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"edged/drivers/tag"
@@ -11,41 +14,154 @@ import (
 // Config is one device as the site file describes it.
 type Config struct {
 	Name         string        // of the device, for messages
-	Unit         int           // 0 to 255
+	Unit         int           // 0 to 255; on a serial line 0 is a broadcast, which is written alone
 	MaxRegisters int           // how far one read may reach, in registers; 0: 125
 	MaxBits      int           // how far one read of coils or discrete inputs may reach; 0: 2000
 	Gaps         int           // how many unused registers or bits one read may bridge
 	Holes        []string      // address ranges that are never touched: "holding:12-19"
 	Together     [][]string    // names of tags that one request must read
 	Poll         time.Duration // period of tags that give none; 0: 1 s
-	Writes       string        // function codes of writes: "" or "auto", "single" (5, 6), "multiple" (15, 16)
+	Writes       string        // function codes of writes: "auto" (the default: 5, 6 for one, 15, 16 for more), "single", "multiple"
 	Tags         []Tag
 }
 
-// Tag is one tag as the site file describes it. Texts are as written there; empty is not given.
-type Tag struct {
-	Ref       tag.Ref // set before New; the checks do without it
-	Name      string
-	Address   string   // "holding:20", "coil:3", "holding:30.4", "40021"
-	Type      string   // "int16", "float32", "string(8)", "uint16[4]"; default: bool for bits, uint16 for registers
-	Order     string   // "ABCD"; default: as the standard has it
-	Scale     string   // decimal
-	Offset    string   // decimal
-	Decimals  string   // whole number
-	Sentinel  []string // decimal or 0x raw values that mean "not available"
-	NaN       string   // "good" takes NaN as a value
-	Access    tag.Access
-	HasRange  bool
-	Low, High float64 // limits of a write, in engineering units
-	Poll      time.Duration
-	Hold      time.Duration
-	Verify    bool // reads back what was written
-}
+// The most that one request carries (Application Protocol, 6.1 to 6.16).
+const (
+	mostReadRegisters  = 125
+	mostReadBits       = 2000
+	mostWriteRegisters = 123
+	mostWriteBits      = 1968
+	defaultPoll        = time.Second
+)
 
 // FieldError is what is wrong with one key of the site file.
 type FieldError struct {
-	Field string // the key: "address", "type", "order", ...
-	Msg   string
+	Field string // the key of the device or tag: "holes", "address", "type", "order", ...
+	Index int    // which entry of a list; -1: the key itself
+	Msg   string // what is wrong and the way out
 }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Msg }
+
+func wrong(field string, format string, args ...any) *FieldError {
+	return &FieldError{Field: field, Index: -1, Msg: fmt.Sprintf(format, args...)}
+}
+
+// Check reports what is wrong with the device's own keys; Tag.Check is for its tags'.
+func (c *Config) Check() []*FieldError {
+	var errs []*FieldError
+	check := func(ok bool, field, format string, args ...any) {
+		if !ok {
+			errs = append(errs, wrong(field, format, args...))
+		}
+	}
+	check(c.Unit >= 0 && c.Unit <= 255, "unit", "%d is not from 0 to 255", c.Unit)
+	check(c.MaxRegisters >= 0 && c.MaxRegisters <= mostReadRegisters, "max_registers",
+		"%d is not from 1 to %d", c.MaxRegisters, mostReadRegisters)
+	check(c.MaxBits >= 0 && c.MaxBits <= mostReadBits, "max_bits", "%d is not from 1 to %d", c.MaxBits, mostReadBits)
+	check(c.Gaps >= 0 && c.Gaps <= mostReadBits, "gaps", "%d is not from 0 to %d", c.Gaps, mostReadBits)
+	check(c.Poll >= 0, "poll", "%v is negative", c.Poll)
+	check(slices.Contains([]string{"", "auto", "single", "multiple"}, c.Writes), "writes",
+		"%q is not one of auto, single, multiple", c.Writes)
+	for i, text := range c.Holes {
+		if _, err := parseSpan(text); err != nil {
+			errs = append(errs, &FieldError{Field: "holes", Index: i, Msg: err.Error()})
+		}
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	return append(errs, c.checkTogether()...)
+}
+
+// checkTogether reports groups that no request can read, and tags that no request may or can.
+func (c *Config) checkTogether() []*FieldError {
+	var errs []*FieldError
+	l := c.limits()
+	fields := map[string]*field{}
+	for i := range c.Tags {
+		t := &c.Tags[i]
+		f, bad := t.field(c)
+		if len(bad) > 0 {
+			return nil // told by Tag.Check
+		}
+		fields[t.Name] = f
+		if h, in := l.hole(f.table, f.start, f.end()); in {
+			errs = append(errs, wrong("holes", "%s at %s lies in the hole %s", t.Name, t.Address, h))
+		}
+		if f.count > l.most(f.table) {
+			errs = append(errs, wrong("max_registers", "%s needs %d in one read, and %d are allowed", t.Name, f.count, l.most(f.table)))
+		}
+	}
+	for i, group := range c.Together {
+		if msg := c.checkGroup(group, fields, l); msg != "" {
+			errs = append(errs, &FieldError{Field: "together", Index: i, Msg: msg})
+		}
+	}
+	return errs
+}
+
+func (c *Config) checkGroup(group []string, fields map[string]*field, l limits) string {
+	var u unit
+	seen := map[string]bool{}
+	for _, name := range group {
+		f := fields[name]
+		switch {
+		case f == nil:
+			return fmt.Sprintf("%s is no tag of this device", name)
+		case f.access&tag.Readable == 0:
+			return fmt.Sprintf("%s is not readable", name)
+		case seen[name]:
+			return fmt.Sprintf("%s is named twice", name)
+		case len(u.fields) > 0 && f.table != u.table:
+			return fmt.Sprintf("%s is in another table than %s", name, group[0])
+		case len(u.fields) > 0 && c.poll(name) != c.poll(group[0]):
+			return fmt.Sprintf("%s is polled with another period than %s", name, group[0])
+		}
+		seen[name] = true
+		u.add(f)
+	}
+	if n := u.end - u.start; n > l.most(u.table) {
+		return fmt.Sprintf("%s span %d, and one read reaches %d", strings.Join(group, ", "), n, l.most(u.table))
+	}
+	if h, in := l.hole(u.table, u.start, u.end); in {
+		return fmt.Sprintf("the hole %s lies between %s", h, strings.Join(group, ", "))
+	}
+	return ""
+}
+
+// poll is the period of a tag.
+func (c *Config) poll(name string) time.Duration {
+	for i := range c.Tags {
+		if c.Tags[i].Name == name {
+			return c.period(&c.Tags[i])
+		}
+	}
+	return 0
+}
+
+func (c *Config) period(t *Tag) time.Duration {
+	switch {
+	case t.Poll > 0:
+		return t.Poll
+	case c.Poll > 0:
+		return c.Poll
+	}
+	return defaultPoll
+}
+
+func (c *Config) limits() limits {
+	l := limits{registers: mostReadRegisters, bits: mostReadBits, gaps: c.Gaps}
+	if c.MaxRegisters > 0 {
+		l.registers = c.MaxRegisters
+	}
+	if c.MaxBits > 0 {
+		l.bits = c.MaxBits
+	}
+	for _, text := range c.Holes {
+		if s, err := parseSpan(text); err == nil {
+			l.holes = append(l.holes, s)
+		}
+	}
+	return l
+}

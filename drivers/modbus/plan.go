@@ -1,0 +1,108 @@
+package modbus
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// limits are what a device allows in one read.
+type limits struct {
+	registers, bits int
+	gaps            int
+	holes           []span
+}
+
+func (l *limits) most(t Table) int {
+	if t.Bits() {
+		return l.bits
+	}
+	return l.registers
+}
+
+// hole names a hole that the range touches.
+func (l *limits) hole(t Table, start, end int) (string, bool) {
+	for _, h := range l.holes {
+		if h.overlaps(t, start, end) {
+			return fmt.Sprintf("%s:%d-%d", h.table, h.start, h.end-1), true
+		}
+	}
+	return "", false
+}
+
+// unit is what no plan may tear apart: one field, or fields that have to be read together.
+type unit struct {
+	table      Table
+	start, end int
+	fields     []*field
+}
+
+func (u *unit) add(f *field) {
+	if len(u.fields) == 0 {
+		u.table, u.start, u.end = f.table, f.start, f.end()
+	}
+	u.start, u.end = min(u.start, f.start), max(u.end, f.end())
+	u.fields = append(u.fields, f)
+}
+
+// request is one read.
+type request struct {
+	table      Table
+	start, end int
+	units      []unit
+	fields     []*field // of all units, by address
+}
+
+func (r *request) count() int { return r.end - r.start }
+
+func newRequest(units []unit) *request {
+	r := &request{table: units[0].table, start: units[0].start, units: units}
+	for _, u := range units {
+		r.end = max(r.end, u.end)
+		r.fields = append(r.fields, u.fields...)
+	}
+	slices.SortStableFunc(r.fields, func(a, b *field) int { return cmp.Compare(a.start, b.start) })
+	return r
+}
+
+// plan finds the fewest requests for units that are due together: each as long as limits allow, from the lowest address
+// on. That is the least number, since a request that began earlier could not end later.
+func plan(units []unit, l *limits) []*request {
+	units = slices.Clone(units)
+	slices.SortStableFunc(units, func(a, b unit) int {
+		return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	})
+	var out []*request
+	for len(units) > 0 {
+		n, end := 1, units[0].end
+		for n < len(units) && l.joins(units[0], end, units[n]) {
+			end = max(end, units[n].end)
+			n++
+		}
+		out = append(out, newRequest(units[:n:n]))
+		units = units[n:]
+	}
+	return out
+}
+
+// joins reports whether a request from first on, which reaches end, may reach over u as well.
+func (l *limits) joins(first unit, end int, u unit) bool {
+	if u.table != first.table || max(end, u.end)-first.start > l.most(u.table) || u.start-end > l.gaps {
+		return false
+	}
+	if u.start <= end {
+		return true
+	}
+	_, in := l.hole(u.table, end, u.start)
+	return !in
+}
+
+// split halves a request between its units, for a device that refuses it because of one address. ok is false for a
+// request of one unit.
+func (r *request) split() (left, right *request, ok bool) {
+	if len(r.units) < 2 {
+		return nil, nil, false
+	}
+	half := len(r.units) / 2
+	return newRequest(r.units[:half:half]), newRequest(r.units[half:]), true
+}

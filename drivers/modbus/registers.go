@@ -1,0 +1,253 @@
+package modbus
+
+import (
+	"encoding/binary"
+	"math"
+
+	"edged/drivers/tag"
+)
+
+// field is one tag's place in the device and how its bytes become a value; it is made once, from a checked Tag.
+type field struct {
+	ref        tag.Ref
+	name       string
+	table      Table
+	start      int      // first register or bit
+	count      int      // registers or bits
+	bit        int      // of a register; -1: whole registers
+	kind       tag.Kind // of one raw element
+	array      int      // elements; 0 is a scalar
+	width      int      // bytes of one element; of bits, 0
+	swapBytes  bool     // in each register
+	swapWords  bool     // registers of one element in reverse order
+	scaling    *scaling
+	decimals   int // of a float without scaling; -1: not rounded
+	sentinels  []uint64
+	nanGood    bool
+	access     tag.Access
+	hasRange   bool
+	low, high  float64
+	verify     bool
+	singleOnly bool // write functions 5 and 6 alone
+	multiOnly  bool // write functions 15 and 16 alone
+
+	// What was decoded last, for values that would allocate: the same bytes are the same value. Owned by the lane.
+	last      []byte
+	lastValue tag.Value
+	lastBad   tag.Status
+}
+
+func (f *field) end() int { return f.start + f.count }
+
+// outKind is the kind of the tag's elements as others see them.
+func (f *field) outKind() tag.Kind {
+	if f.scaling != nil {
+		return tag.Float64
+	}
+	return f.kind
+}
+
+// element is one element's 64 bits as tag.FromBits takes them. b holds its registers in the device's order.
+func (f *field) element(b []byte) uint64 {
+	var raw uint64
+	n := f.width / 2
+	for i := range n {
+		w := i
+		if f.swapWords {
+			w = n - 1 - i
+		}
+		r := binary.BigEndian.Uint16(b[2*w:])
+		if f.swapBytes {
+			r = r>>8 | r<<8
+		}
+		raw = raw<<16 | uint64(r)
+	}
+	return raw
+}
+
+// put is the reverse of element.
+func (f *field) put(b []byte, raw uint64) {
+	n := f.width / 2
+	for i := n - 1; i >= 0; i-- {
+		w := i
+		if f.swapWords {
+			w = n - 1 - i
+		}
+		r := uint16(raw)
+		if f.swapBytes {
+			r = r>>8 | r<<8
+		}
+		binary.BigEndian.PutUint16(b[2*w:], r)
+		raw >>= 16
+	}
+}
+
+// extend widens raw bits to what tag.FromBits takes.
+func (f *field) extend(raw uint64) uint64 {
+	switch f.kind {
+	case tag.Int16:
+		return uint64(int64(int16(raw)))
+	case tag.Int32:
+		return uint64(int64(int32(raw)))
+	}
+	return raw
+}
+
+// number is one element's value bits of outKind, and its status.
+func (f *field) number(raw uint64) (uint64, tag.Status) {
+	for _, s := range f.sentinels {
+		if raw == s {
+			return 0, tag.BadOutOfRange
+		}
+	}
+	switch f.kind {
+	case tag.Float32:
+		v := float64(math.Float32frombits(uint32(raw)))
+		if math.IsNaN(v) && !f.nanGood {
+			return 0, tag.BadOutOfRange
+		}
+		if f.scaling != nil {
+			return math.Float64bits(f.scaling.float(v)), tag.Good
+		}
+		if f.decimals >= 0 {
+			return uint64(math.Float32bits(float32(roundFloat(v, f.decimals)))), tag.Good
+		}
+		return raw, tag.Good
+	case tag.Float64:
+		v := math.Float64frombits(raw)
+		if math.IsNaN(v) && !f.nanGood {
+			return 0, tag.BadOutOfRange
+		}
+		if f.scaling != nil {
+			v = f.scaling.float(v)
+		} else {
+			v = roundFloat(v, f.decimals)
+		}
+		return math.Float64bits(v), tag.Good
+	case tag.Uint16, tag.Uint32, tag.Uint64:
+		if f.scaling != nil {
+			return math.Float64bits(f.scaling.unsigned(raw)), tag.Good
+		}
+		return raw, tag.Good
+	}
+	raw = f.extend(raw)
+	if f.scaling != nil {
+		return math.Float64bits(f.scaling.value(int64(raw))), tag.Good
+	}
+	return raw, tag.Good
+}
+
+// decode makes the value of the field. data is what a read of the field's table brought, beginning with the register or
+// bit number base; the caller made sure that the field lies inside.
+func (f *field) decode(data []byte, base int) (tag.Value, tag.Status) {
+	off := f.start - base
+	if f.table.Bits() {
+		if f.array == 0 {
+			return tag.Of(bitAt(data, off)), tag.Good
+		}
+		return f.bitArray(data, off), tag.Good
+	}
+	b := data[2*off : 2*(off+f.count)]
+	switch {
+	case f.bit >= 0:
+		return tag.Of(binary.BigEndian.Uint16(b)>>f.bit&1 == 1), tag.Good
+	case f.array == 0 && f.width > 0 && f.kind.Number():
+		raw, status := f.number(f.element(b))
+		if status != tag.Good {
+			return tag.Value{}, status
+		}
+		return tag.FromBits(f.outKind(), raw), tag.Good
+	}
+	if f.last != nil && string(f.last) == string(b) {
+		return f.lastValue, f.lastBad
+	}
+	f.last = append(f.last[:0], b...)
+	f.lastValue, f.lastBad = f.long(b)
+	return f.lastValue, f.lastBad
+}
+
+// long decodes text, bytes and arrays: what needs memory of its own.
+func (f *field) long(b []byte) (tag.Value, tag.Status) {
+	if f.kind == tag.String || f.kind == tag.ByteString {
+		text := make([]byte, len(b))
+		copy(text, b)
+		if f.swapBytes {
+			swapPairs(text)
+		}
+		text = text[:f.width]
+		if f.kind == tag.ByteString {
+			return tag.OfBytes(text), tag.Good
+		}
+		for i, c := range text {
+			if c == 0 {
+				text = text[:i]
+				break
+			}
+		}
+		return tag.Of(string(text)), tag.Good
+	}
+	bits := make([]uint64, f.array)
+	for i := range bits {
+		raw, status := f.number(f.element(b[i*f.width:]))
+		if status != tag.Good {
+			return tag.Value{}, status
+		}
+		bits[i] = raw
+	}
+	return arrayOf(f.outKind(), bits), tag.Good
+}
+
+func (f *field) bitArray(data []byte, off int) tag.Value {
+	if was, ok := tag.Slice[bool](f.lastValue); ok {
+		same := true
+		for i, on := range was {
+			same = same && on == bitAt(data, off+i)
+		}
+		if same {
+			return f.lastValue
+		}
+	}
+	now := make([]bool, f.array)
+	for i := range now {
+		now[i] = bitAt(data, off+i)
+	}
+	f.lastValue = tag.OfSlice(now)
+	return f.lastValue
+}
+
+// bitAt is bit n of an answer: the first is the least significant of the first byte (Application Protocol, 6.1).
+func bitAt(data []byte, n int) bool { return data[n/8]>>(n%8)&1 == 1 }
+
+func swapPairs(b []byte) {
+	for i := 0; i+1 < len(b); i += 2 {
+		b[i], b[i+1] = b[i+1], b[i]
+	}
+}
+
+func arrayOf(k tag.Kind, bits []uint64) tag.Value {
+	switch k {
+	case tag.Int16:
+		return convert(bits, func(b uint64) int16 { return int16(b) })
+	case tag.Uint16:
+		return convert(bits, func(b uint64) uint16 { return uint16(b) })
+	case tag.Int32:
+		return convert(bits, func(b uint64) int32 { return int32(b) })
+	case tag.Uint32:
+		return convert(bits, func(b uint64) uint32 { return uint32(b) })
+	case tag.Int64:
+		return convert(bits, func(b uint64) int64 { return int64(b) })
+	case tag.Uint64:
+		return tag.OfSlice(bits)
+	case tag.Float32:
+		return convert(bits, func(b uint64) float32 { return math.Float32frombits(uint32(b)) })
+	}
+	return convert(bits, math.Float64frombits)
+}
+
+func convert[T tag.Element](bits []uint64, f func(uint64) T) tag.Value {
+	out := make([]T, len(bits))
+	for i, b := range bits {
+		out[i] = f(b)
+	}
+	return tag.OfSlice(out)
+}
