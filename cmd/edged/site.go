@@ -1,0 +1,159 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"edged/drivers/tag"
+)
+
+// What a site may hold. The bounds keep a slip of the pen (repeat: 10000000) from becoming the machine's memory.
+const (
+	maxTags    = 250_000
+	maxDevices = 10_000
+	maxName    = 200 // bytes of a device's or a tag's name; node ids are made of both
+)
+
+// site is a site file that passed every check: plain settings, defaults filled in.
+type site struct {
+	File    string
+	Server  serverSettings
+	Web     webSettings
+	Buses   []busSettings
+	Devices []deviceSettings
+	// Tags are all tags in the file's order, repeats expanded: the order of their Refs, beginning with 1.
+	Tags []tag.Def
+	// Notes are what is not wrong and yet worth a line: shown by check, logged by run.
+	Notes []string
+}
+
+// serverSettings are the file's server section.
+type serverSettings struct {
+	Listen         string
+	Name           string
+	ApplicationURI string
+	Security       securitySettings
+	Limits         limitSettings
+}
+
+type securitySettings struct {
+	Policies  []string // short names, as in the file
+	Modes     []string
+	Anonymous string // none, read or write
+	TrustAll  bool
+}
+
+// limitSettings bound what clients may have.
+type limitSettings struct {
+	Sessions       int
+	Connections    int
+	Subscriptions  int
+	MonitoredItems int
+	Queue          int
+	MinPublishing  time.Duration
+	Memory         int64 // bytes; 0 is auto
+}
+
+// webSettings are the file's web section.
+type webSettings struct {
+	Listen string // "" switches the page, the metrics and the health checks off
+}
+
+// defaultSite holds every default of the file in one place, but those of buses, devices and tags, which stand beside
+// their keys in defaultBus, defaultDevice and defaultTag.
+func defaultSite(file string) *site {
+	return &site{
+		File: file,
+		Server: serverSettings{
+			Listen:         "0.0.0.0:4840",
+			Name:           "edged",
+			ApplicationURI: "urn:edged:" + hostName(),
+			Security: securitySettings{
+				Policies:  []string{policyBasic256Sha256},
+				Modes:     []string{modeSign, modeSignAndEncrypt},
+				Anonymous: anonymousNone,
+			},
+			Limits: limitSettings{
+				Sessions:       100,
+				Connections:    110,
+				Subscriptions:  1000,
+				MonitoredItems: 500_000,
+				Queue:          10_000,
+				MinPublishing:  10 * time.Millisecond,
+			},
+		},
+		Web: webSettings{Listen: "127.0.0.1:8080"},
+	}
+}
+
+// hostName is this machine's name, or localhost where it has none.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "localhost"
+	}
+	return strings.ToLower(name)
+}
+
+// loadSite reads and checks the site file at path. A file with mistakes is a fileError that names all of them.
+func loadSite(path string) (*site, error) {
+	text, err := readBounded(path)
+	if err != nil {
+		return nil, err
+	}
+	return parseSite(path, text)
+}
+
+// parseSite checks the text of a site file; name is how its mistakes call it.
+func parseSite(name string, text []byte) (*site, error) {
+	r := &siteReader{document: document{file: name}, site: defaultSite(name)}
+	if root := r.parse(text); root != nil {
+		r.read(root)
+	}
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	return r.site, nil
+}
+
+// siteReader turns nodes into a site and collects mistakes on the way.
+type siteReader struct {
+	document
+	site    *site
+	buses   map[string]int  // index by name
+	lines   map[string]line // by the place of a line: a serial device's path, or host and port
+	devices map[string]int  // line of the first device of a name
+	full    bool            // the bound on tags was told
+}
+
+// read reads the sections in the order in which they need each other, whatever their order in the file.
+func (r *siteReader) read(root *node) {
+	r.buses, r.lines, r.devices = map[string]int{}, map[string]line{}, map[string]int{}
+	var buses, devices *node
+	r.section(root, "the site", []key{
+		{"server", r.server},
+		{"web", r.web},
+		r.later("store"),
+		{"buses", func(v *node) { buses = v }},
+		{"devices", func(v *node) { devices = v }},
+	})
+	if root.kind != mapNode {
+		return
+	}
+	if buses != nil {
+		r.readBuses(buses)
+	}
+	if devices == nil {
+		r.fault(root, "the site: devices is missing: add it, with at least one device")
+		return
+	}
+	r.readDevices(devices)
+}
+
+// dataFolder is the folder of certificates and everything else that is kept, beside the site file unless named.
+const dataFolder = "edged-data"
+
+// dataBeside is the default data folder of a site file.
+func dataBeside(file string) string { return filepath.Join(filepath.Dir(file), dataFolder) }

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"edged/drivers/port"
+)
+
+// busSettings are one entry of the file's buses.
+type busSettings struct {
+	Name         string
+	Address      port.Address
+	Timeout      time.Duration // of one request
+	Retries      int           // of a read
+	WriteRetries int           // of a write: zero, since a repeated write may happen twice
+	Turnaround   time.Duration // silence between an answer and the next request, beyond what the line's speed asks for
+}
+
+// defaultBus is a bus before its keys are read. What a serial device may take to answer is Modbus over Serial Line's
+// "1 s to several seconds" at 9600 baud; half a second suits the speeds and networks of today.
+func defaultBus() busSettings {
+	return busSettings{Timeout: 500 * time.Millisecond, Retries: 1}
+}
+
+// line is the first bus on a serial device or at a host and port.
+type line struct {
+	bus  string
+	at   int // line of the file
+	mode port.Mode
+}
+
+func (r *siteReader) readBuses(n *node) {
+	if n.kind != listNode {
+		r.fault(n, "buses is %s here: it is a list, each entry begins with a dash", n.kind)
+		return
+	}
+	names := map[string]int{}
+	for _, v := range n.items {
+		b := r.bus(v)
+		if b.Name == "" {
+			continue
+		}
+		at := v.get("name")
+		if first, twice := names[b.Name]; twice {
+			r.fault(at, "bus %s is defined twice, the first is on line %d: give each its own name", b.Name, first)
+			continue
+		}
+		names[b.Name] = at.line
+		r.buses[b.Name] = len(r.site.Buses)
+		r.site.Buses = append(r.site.Buses, b)
+	}
+}
+
+func (r *siteReader) bus(n *node) busSettings {
+	b := defaultBus()
+	what := "bus " + nameOf(n)
+	r.section(n, what, []key{
+		{"name", func(v *node) { b.Name = r.name(v, "bus", ".$/") }},
+		{"url", func(v *node) { b.Address = r.busURL(v, what, nameOf(n)) }},
+		{"timeout", func(v *node) { b.Timeout = r.duration(v, what+": timeout", time.Millisecond, time.Minute) }},
+		{"retries", func(v *node) { b.Retries = r.integer(v, what+": retries", 0, 10) }},
+		{"write_retries", func(v *node) { b.WriteRetries = r.integer(v, what+": write_retries", 0, 10) }},
+		{"turnaround", func(v *node) { b.Turnaround = r.duration(v, what+": turnaround", 0, 10*time.Second) }},
+		{"pipeline", func(v *node) { r.only(v, what+": pipeline", "1") }},
+		{"echo", func(v *node) { r.only(v, what+": echo", "false") }},
+		{"overbook", func(v *node) { r.only(v, what+": overbook", "warn") }},
+		r.later("broadcast"),
+	})
+	r.need(n, what, "name", "url")
+	return b
+}
+
+// only reads a key of which this version carries out a single value.
+func (d *document) only(n *node, what, value string) {
+	if s, ok := d.scalar(n, what, value); ok && s != value {
+		d.fault(n, "%s: %s is not available in this version: write %s, or remove the key", what, clip(s), value)
+	}
+}
+
+// urlsToCome are the schemes that a later version knows.
+var urlsToCome = []string{"tcp+tls", "ascii", "serial", "serial+tcp"}
+
+func (r *siteReader) busURL(n *node, what, name string) port.Address {
+	s, ok := r.scalar(n, what+": url", `"tcp://10.0.0.5:502"`)
+	if !ok {
+		return port.Address{}
+	}
+	for _, scheme := range urlsToCome {
+		if strings.HasPrefix(s, scheme+":") {
+			r.fault(n, "%s: %s is not available in this version: use tcp, rtuovertcp or rtu", what, scheme)
+			return port.Address{}
+		}
+	}
+	a, err := port.Parse(s)
+	if err != nil {
+		r.fault(n, "%s: url %v", what, err)
+		return port.Address{}
+	}
+	first, taken := r.lines[a.Key()]
+	switch {
+	case !taken:
+		r.lines[a.Key()] = line{name, n.line, a.Mode}
+	case a.Serial() && first.mode != a.Mode:
+		r.fault(n, "%s: serial line %s runs at %s here and at %s for bus %s on line %d: a line has one setting; put its devices on one bus",
+			what, a.Path, a.Mode, first.mode, first.bus, first.at)
+	case a.Serial():
+		r.fault(n, "%s: serial line %s is bus %s already, on line %d: put its devices on one bus", what, a.Path, first.bus, first.at)
+	default:
+		r.note(what + ": " + a.Host + " is bus " + first.bus + " too: the device must take two connections")
+	}
+	return a
+}
+
+// nameOf is the name of an entry for messages, before it was checked.
+func nameOf(n *node) string {
+	if n.kind == mapNode {
+		if v := n.get("name"); v != nil && v.kind == scalarNode && v.text != "" {
+			return clip(v.text)
+		}
+	}
+	return "without a name"
+}
+
+// name reads the name of a bus, a device or a tag; banned lists the characters that it may not hold.
+func (d *document) name(n *node, what, banned string) string {
+	s := d.text(n, what+" name", maxName)
+	switch i := strings.IndexAny(s, banned); {
+	case s == "" && n.kind == scalarNode && n.text == "":
+		d.fault(n, "a %s name is empty: give it one", what)
+	case s != strings.TrimSpace(s):
+		d.fault(n, "%s name %q begins or ends with a space: remove it", what, s)
+	case i >= 0:
+		d.fault(n, "%s name %s holds %q: names hold none of %s", what, s, s[i:i+1], strings.Join(strings.Split(banned, ""), " "))
+	default:
+		return s
+	}
+	return ""
+}

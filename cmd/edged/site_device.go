@@ -1,0 +1,233 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"edged/drivers/memory"
+	"edged/drivers/modbus"
+	"edged/drivers/tag"
+)
+
+// deviceSettings are one entry of the file's devices, as its driver wants them.
+type deviceSettings struct {
+	Name   string
+	Bus    string         // "" for a device without a line
+	Modbus *modbus.Config // of driver modbus
+	Memory []memory.Tag   // of driver memory
+	Hold   map[tag.Ref]time.Duration
+}
+
+// The drivers.
+const (
+	driverModbus = "modbus"
+	driverMemory = "memory"
+)
+
+// defaultPoll is the poll period of tags whose device and self give none.
+const defaultPoll = time.Second
+
+// The poll periods that a tag may have.
+const (
+	fastestPoll = time.Millisecond
+	slowestPoll = 24 * time.Hour
+)
+
+// reservedDevice is the folder that organizes the devices, among whose names it stands.
+const reservedDevice = "Devices"
+
+func (r *siteReader) readDevices(n *node) {
+	switch {
+	case n.kind != listNode:
+		r.fault(n, "devices is %s here: it is a list, each entry begins with a dash", n.kind)
+		return
+	case len(n.items) == 0:
+		r.fault(n, "devices is empty: a gateway has at least one")
+	case len(n.items) > maxDevices:
+		r.fault(n, "devices has %d entries: at most %d", len(n.items), maxDevices)
+		return
+	}
+	for _, v := range n.items {
+		r.device(v)
+	}
+}
+
+// device reads one device. Which keys it may have depends on its driver.
+func (r *siteReader) device(n *node) {
+	d := deviceReader{siteReader: r, what: "device " + nameOf(n), names: map[string]*node{}, poll: defaultPoll,
+		first: len(r.site.Tags)}
+	d.settings.Hold = map[tag.Ref]time.Duration{}
+	if n.kind != mapNode {
+		r.fault(n, "a device is %s here: it is a map of keys such as name, driver, tags", n.kind)
+		return
+	}
+	driver := driverModbus
+	if v := n.get("driver"); v != nil {
+		driver = d.driver(v)
+	}
+	common := []key{
+		{"name", d.name},
+		{"driver", func(*node) {}}, // read above
+		{"tags", func(v *node) { d.tags = v }},
+	}
+	switch driver {
+	case driverModbus:
+		d.settings.Modbus = &modbus.Config{}
+		r.section(n, d.what, append(common, d.modbusKeys()...))
+		r.need(n, d.what, "name", "bus", "tags")
+		d.finishModbus(n)
+	case driverMemory:
+		r.section(n, d.what, append(common, d.memoryKeys()...))
+		r.need(n, d.what, "name", "tags")
+	default:
+		return // the driver is wrong: which keys are right is not known
+	}
+	if d.tags != nil {
+		d.readTags(d.tags)
+	}
+	r.site.Devices = append(r.site.Devices, d.settings)
+}
+
+func (d *deviceReader) driver(n *node) string {
+	if n.kind == scalarNode && n.text == "serial" {
+		d.fault(n, "%s: driver serial is not available in this version: use modbus or memory", d.what)
+		return ""
+	}
+	return d.choice(n, d.what+": driver", driverModbus, driverMemory)
+}
+
+// deviceReader reads one device.
+type deviceReader struct {
+	*siteReader
+	what     string // for messages
+	settings deviceSettings
+	poll     time.Duration    // default of its tags
+	tags     *node            // nil: none
+	names    map[string]*node // the name of each of its tags, where it stands
+	first    int              // its first tag among the site's
+}
+
+func (d *deviceReader) name(n *node) {
+	name := d.siteReader.name(n, "device", ".$/")
+	switch first, twice := d.devices[name]; {
+	case name == "":
+		return
+	case name == reservedDevice:
+		d.fault(n, "device name %s is reserved for the folder of all devices: choose another", name)
+		return
+	case twice:
+		d.fault(n, "device %s is defined twice, the first is on line %d: give each its own name", name, first)
+		return
+	}
+	d.devices[name] = n.line
+	d.settings.Name = name
+}
+
+func (d *deviceReader) readPoll(n *node, what string) time.Duration {
+	return d.duration(n, what+": poll", fastestPoll, slowestPoll)
+}
+
+func (d *deviceReader) modbusKeys() []key {
+	c := d.settings.Modbus
+	return []key{
+		{"bus", func(v *node) { d.settings.Bus = d.bus(v) }},
+		{"unit", func(v *node) { c.Unit = d.integer(v, d.what+": unit", 0, 255) }},
+		{"poll", func(v *node) { d.poll = d.readPoll(v, d.what) }},
+		{"max_registers", func(v *node) { c.MaxRegisters = d.integer(v, d.what+": max_registers", 1, 125) }},
+		{"max_bits", func(v *node) { c.MaxBits = d.integer(v, d.what+": max_bits", 1, 2000) }},
+		{"gaps", func(v *node) { c.Gaps = d.integer(v, d.what+": gaps", 0, 124) }},
+		{"holes", func(v *node) { c.Holes = d.texts(v, d.what+": holes") }},
+		{"together", func(v *node) { c.Together = d.groups(v, d.what+": together") }},
+		{"quirks", d.quirks},
+		d.later("hold"),
+	}
+}
+
+func (d *deviceReader) memoryKeys() []key {
+	return []key{{"poll", func(v *node) { d.poll = d.readPoll(v, d.what) }}}
+}
+
+func (d *deviceReader) bus(n *node) string {
+	name, ok := d.scalar(n, d.what+": bus", "line1")
+	if !ok {
+		return ""
+	}
+	if _, known := d.buses[name]; !known {
+		names := make([]string, 0, len(d.buses))
+		for _, b := range d.site.Buses {
+			names = append(names, b.Name)
+		}
+		hint := "buses has none"
+		if near := nearest(name, names); near != "" {
+			hint = "did you mean " + near + "?"
+		} else if len(names) > 0 {
+			hint = "known are " + strings.Join(names[:min(len(names), 10)], ", ")
+		}
+		d.fault(n, "%s: there is no bus %q; %s", d.what, clip(name), hint)
+		return ""
+	}
+	return name
+}
+
+// quirks are named by the symptom that they cure; this version knows none, and takes the empty map.
+func (d *deviceReader) quirks(n *node) {
+	if n.kind == nullNode || (n.kind == mapNode && len(n.pairs) == 0) {
+		return
+	}
+	d.fault(n, "%s: quirks are not available in this version: remove the key", d.what)
+}
+
+func (d *document) texts(n *node, what string) []string {
+	var out []string
+	for _, v := range d.list(n, what) {
+		if s, ok := d.scalar(v, what, `"holding:12-19"`); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (d *document) groups(n *node, what string) [][]string {
+	if n.kind != listNode {
+		d.fault(n, "%s is %s here: it is a list of lists such as [[temperature, counter]]", what, n.kind)
+		return nil
+	}
+	var out [][]string
+	for _, v := range n.items {
+		if v.kind != listNode {
+			d.fault(v, "%s is %s here: it is a list of lists such as [[temperature, counter]]", what, v.kind)
+			continue
+		}
+		out = append(out, d.texts(v, what))
+	}
+	return out
+}
+
+// fullWith reports whether so many more tags do not fit, and says so once.
+func (d *deviceReader) fullWith(n *node, more int) bool {
+	if len(d.site.Tags)+more <= maxTags {
+		return false
+	}
+	if !d.full {
+		d.full = true
+		d.fault(n, "the site has more than %d tags with this one: share the plant between gateways", maxTags)
+	}
+	return true
+}
+
+// fieldFault notes what a driver has to say about one key of n, where that key stands.
+func (d *document) fieldFault(n *node, what, field, msg string) {
+	at := n
+	for part := range strings.SplitSeq(field, ".") {
+		if at.kind != mapNode {
+			break
+		}
+		v := at.get(part)
+		if v == nil {
+			break
+		}
+		at = v
+	}
+	d.fault(at, "%s", fmt.Sprintf("%s: %s: %s", what, field, msg))
+}

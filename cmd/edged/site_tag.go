@@ -1,0 +1,243 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"edged/drivers/memory"
+	"edged/drivers/modbus"
+	"edged/drivers/tag"
+)
+
+// maxHold bounds how long a value may outlive its device's silence.
+const maxHold = 24 * time.Hour
+
+// tagReader reads one entry of a device's tags.
+type tagReader struct {
+	*deviceReader
+	what   string // for messages
+	def    tag.Def
+	repeat int
+	hold   time.Duration
+}
+
+func (d *deviceReader) readTags(n *node) {
+	if n.kind != listNode {
+		d.fault(n, "%s: tags is %s here: it is a list, each entry begins with a dash", d.what, n.kind)
+		return
+	}
+	if len(n.items) == 0 {
+		d.fault(n, "%s: tags is empty: a device has at least one", d.what)
+	}
+	for _, v := range n.items {
+		t := tagReader{deviceReader: d, what: d.tagName(v), repeat: 1}
+		t.def = tag.Def{Device: d.settings.Name, Access: tag.Readable, Poll: d.poll}
+		if d.settings.Modbus != nil {
+			t.readModbus(v)
+		} else {
+			t.readMemory(v)
+		}
+	}
+	d.checkFolders()
+}
+
+// tagName is what messages call a tag.
+func (d *deviceReader) tagName(n *node) string {
+	device := d.settings.Name
+	if device == "" {
+		device = "?"
+	}
+	return device + "." + nameOf(n)
+}
+
+// common are the keys that tags of every driver have.
+func (t *tagReader) common() []key {
+	return []key{
+		{"name", t.readName},
+		{"repeat", func(v *node) { t.repeat = t.integer(v, t.what+": repeat", 1, maxTags) }},
+		{"unit", func(v *node) { t.def.Unit = t.text(v, t.what+": unit", 50) }},
+		{"description", func(v *node) { t.def.Description = t.text(v, t.what+": description", 1000) }},
+		{"range", t.readRange},
+		{"access", t.readAccess},
+		{"history", func(v *node) { t.only(v, t.what+": history", "false") }},
+		t.later("deadband"),
+	}
+}
+
+func (t *tagReader) readName(n *node) {
+	name := t.siteReader.name(n, "tag", "/")
+	switch {
+	case name == "":
+		return
+	case strings.HasPrefix(name, "$"):
+		t.fault(n, "tag name %s begins with $, which is for the gateway's own nodes: choose another", name)
+		return
+	case strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.Contains(name, ".."):
+		t.fault(n, "tag name %s has an empty part between its dots: a dot makes a folder, and a folder has a name", name)
+		return
+	}
+	t.def.Name = name
+}
+
+func (t *tagReader) readRange(n *node) {
+	if n.kind != listNode || len(n.items) != 2 {
+		t.fault(n, "%s: range is a list of two numbers, low and high, such as [0, 150]", t.what)
+		return
+	}
+	before := len(t.mistakes) + t.more
+	t.def.Low, t.def.High = t.number(n.items[0], t.what+": range"), t.number(n.items[1], t.what+": range")
+	t.def.HasRange = true
+	if before == len(t.mistakes)+t.more && t.def.Low >= t.def.High {
+		t.fault(n, "%s: range is [%s, %s]: the first number must be the lower", t.what, n.items[0].text, n.items[1].text)
+	}
+}
+
+var accessWords = map[string]tag.Access{
+	"read": tag.Readable, "write": tag.Writable, "readwrite": tag.Readable | tag.Writable,
+}
+
+func (t *tagReader) readAccess(n *node) {
+	if word := t.choice(n, t.what+": access", "read", "write", "readwrite"); word != "" {
+		t.def.Access = accessWords[word]
+	}
+}
+
+// raw is a value as it is written, for the driver to read.
+func (t *tagReader) raw(n *node, key string) string {
+	s, _ := t.scalar(n, t.what+": "+key, "1")
+	return s
+}
+
+func (t *tagReader) readModbus(n *node) {
+	m := modbus.Tag{}
+	text := func(name string, to *string) key {
+		return key{name, func(v *node) { *to = t.raw(v, name) }}
+	}
+	before := len(t.mistakes) + t.more
+	t.section(n, t.what, append(t.common(),
+		text("address", &m.Address), text("type", &m.Type), text("order", &m.Order),
+		text("scale", &m.Scale), text("offset", &m.Offset), text("decimals", &m.Decimals), text("nan", &m.NaN),
+		key{"sentinel", func(v *node) { m.Sentinel = t.texts(v, t.what+": sentinel") }},
+		key{"poll", func(v *node) { t.def.Poll = t.readPoll(v, t.what) }},
+		key{"hold", func(v *node) { t.hold = t.duration(v, t.what+": hold", 0, maxHold) }},
+		key{"verify", func(v *node) { m.Verify = t.boolean(v, t.what+": verify") }},
+		t.later("value"), t.later("wave"), t.later("retain"),
+	))
+	t.need(n, t.what, "name", "address")
+	if n.kind != mapNode || n.get("address") == nil {
+		return
+	}
+	m.Access, m.HasRange, m.Low, m.High = t.def.Access, t.def.HasRange, t.def.Low, t.def.High
+	m.Poll, m.Hold, m.Name = t.def.Poll, t.hold, t.def.Name
+	t.checkModbus(n, &m)
+	if before != len(t.mistakes)+t.more {
+		return
+	}
+	t.expand(n, func(i int, def *tag.Def, ref tag.Ref) bool {
+		one := m
+		one.Ref, one.Name = ref, def.Name
+		if !t.advance(n, &one, i) {
+			return false
+		}
+		def.Definition = definition(&one)
+		if t.hold > 0 {
+			t.settings.Hold[ref] = t.hold
+		}
+		t.settings.Modbus.Tags = append(t.settings.Modbus.Tags, one)
+		return true
+	})
+}
+
+func (t *tagReader) readMemory(n *node) {
+	m := memory.Tag{}
+	var wave *node
+	before := len(t.mistakes) + t.more
+	t.section(n, t.what, append(t.common(),
+		key{"type", func(v *node) { m.Type = t.raw(v, "type") }},
+		key{"value", func(v *node) { m.Value = t.plain(v, t.what+": value") }},
+		key{"wave", func(v *node) { wave = v }},
+		key{"retain", func(v *node) { t.only(v, t.what+": retain", "false") }},
+	))
+	t.need(n, t.what, "name")
+	if wave != nil {
+		m.Wave = t.readWave(wave)
+	}
+	if n.kind != mapNode {
+		return
+	}
+	m.Access, m.HasRange, m.Low, m.High, m.Name = t.def.Access, t.def.HasRange, t.def.Low, t.def.High, t.def.Name
+	t.def.Memory = true
+	t.checkMemory(n, &m)
+	if before != len(t.mistakes)+t.more {
+		return
+	}
+	t.expand(n, func(_ int, def *tag.Def, ref tag.Ref) bool {
+		one := m
+		one.Ref, one.Name = ref, def.Name
+		t.settings.Memory = append(t.settings.Memory, one)
+		return true
+	})
+}
+
+func (t *tagReader) readWave(n *node) *memory.Wave {
+	var w memory.Wave
+	what := t.what + ": wave"
+	t.section(n, what, []key{
+		{"kind", func(v *node) { w.Kind = t.raw(v, "wave.kind") }},
+		{"every", func(v *node) { w.Every = t.duration(v, what+": every", time.Millisecond, 24*time.Hour) }},
+		{"period", func(v *node) { w.Period = t.duration(v, what+": period", time.Millisecond, 24*time.Hour) }},
+		{"min", func(v *node) { w.Min = t.number(v, what+": min") }},
+		{"max", func(v *node) { w.Max = t.number(v, what+": max") }},
+	})
+	t.need(n, what, "kind")
+	return &w
+}
+
+// expand makes the tags of an entry: one, or as many as repeat says, {n} in the name counting from 0.
+func (t *tagReader) expand(n *node, add func(i int, def *tag.Def, ref tag.Ref) bool) {
+	if t.repeat > 1 && !strings.Contains(t.def.Name, "{n}") {
+		t.fault(n.get("name"), "%s: repeat makes %d tags of one name: put {n} where the number belongs", t.what, t.repeat)
+		return
+	}
+	if t.fullWith(n, t.repeat) {
+		return
+	}
+	for i := range t.repeat {
+		def := t.def
+		if n.get("repeat") != nil {
+			def.Name = strings.ReplaceAll(def.Name, "{n}", strconv.Itoa(i))
+		}
+		at := n.get("name")
+		if first, twice := t.names[def.Name]; twice {
+			t.fault(at, "tag %s is defined twice, the first is on line %d: give each its own name", def.FullName(), first.line)
+			return
+		}
+		t.names[def.Name] = at
+		if !add(i, &def, tag.Ref(len(t.site.Tags)+1)) {
+			return
+		}
+		t.site.Tags = append(t.site.Tags, def)
+	}
+}
+
+// checkFolders refuses a name that is a tag and a folder at once: both would be the same node.
+func (d *deviceReader) checkFolders() {
+	told := map[string]bool{}
+	for i := range d.site.Tags[d.first:] {
+		name := d.site.Tags[d.first+i].Name
+		for end := range len(name) {
+			folder := name[:end]
+			if name[end] != '.' || told[folder] || d.names[folder] == nil {
+				continue
+			}
+			told[folder] = true
+			at, other := d.names[name], d.names[folder]
+			if at.before(other) {
+				at, other = other, at
+			}
+			d.fault(at, "%s.%s is a tag, and a folder because of %s.%s (line %d): rename one",
+				d.settings.Name, folder, d.settings.Name, name, other.line)
+		}
+	}
+}
