@@ -177,4 +177,3 @@ func (r *Reader) skipDiagnosticInfo() {
 		r.skipDiagnosticInfo()
 	}
 }
-

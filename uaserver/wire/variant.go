@@ -1,6 +1,10 @@
 package wire
 
 import (
+	"encoding/binary"
+	"slices"
+	"unsafe"
+
 	"edged/drivers/tag"
 )
 
@@ -13,44 +17,64 @@ func AppendVariant(dst []byte, v tag.Value) []byte {
 	dst = AppendUint32(dst, uint32(v.Len()))
 	switch v.Kind() {
 	case tag.Bool:
-		return appendElements(dst, v, AppendBool)
+		return appendFixed[bool](dst, v)
 	case tag.Int8:
-		return appendElements(dst, v, func(dst []byte, e int8) []byte { return append(dst, byte(e)) })
+		return appendFixed[int8](dst, v)
 	case tag.Uint8:
-		s, _ := tag.Slice[uint8](v)
-		return append(dst, s...)
+		return appendFixed[uint8](dst, v)
 	case tag.Int16:
-		return appendElements(dst, v, func(dst []byte, e int16) []byte { return AppendUint16(dst, uint16(e)) })
+		return appendFixed[int16](dst, v)
 	case tag.Uint16:
-		return appendElements(dst, v, AppendUint16)
+		return appendFixed[uint16](dst, v)
 	case tag.Int32:
-		return appendElements(dst, v, func(dst []byte, e int32) []byte { return AppendUint32(dst, uint32(e)) })
+		return appendFixed[int32](dst, v)
 	case tag.Uint32:
-		return appendElements(dst, v, AppendUint32)
+		return appendFixed[uint32](dst, v)
 	case tag.Int64:
-		return appendElements(dst, v, func(dst []byte, e int64) []byte { return AppendUint64(dst, uint64(e)) })
+		return appendFixed[int64](dst, v)
 	case tag.Uint64:
-		return appendElements(dst, v, AppendUint64)
+		return appendFixed[uint64](dst, v)
 	case tag.Float32:
-		return appendElements(dst, v, AppendFloat32)
+		return appendFixed[float32](dst, v)
 	case tag.Float64:
-		return appendElements(dst, v, AppendFloat64)
-	case tag.String:
-		return appendElements(dst, v, AppendString)
-	case tag.DateTime:
-		return appendElements(dst, v, AppendTime)
+		return appendFixed[float64](dst, v)
 	case tag.StatusCode:
-		return appendElements(dst, v, func(dst []byte, e tag.Status) []byte { return AppendUint32(dst, uint32(e)) })
+		return appendFixed[tag.Status](dst, v)
+	case tag.DateTime:
+		s, _ := tag.Slice[tag.Time](v)
+		return appendEach(dst, s, AppendTime)
+	case tag.String:
+		s, _ := tag.Slice[string](v)
+		return appendEach(dst, s, AppendString)
 	}
-	return appendElements(dst, v, AppendByteString)
+	s, _ := tag.Slice[[]byte](v)
+	return appendEach(dst, s, AppendByteString)
 }
 
-func appendElements[T tag.Element](dst []byte, v tag.Value, f func([]byte, T) []byte) []byte {
+// appendFixed appends the elements of numbers as they lie in memory, which is how they go over the wire.
+func appendFixed[T tag.Element](dst []byte, v tag.Value) []byte {
 	s, _ := tag.Slice[T](v)
-	for _, e := range s {
-		dst = f(dst, e)
-	}
+	at := len(dst)
+	dst = append(dst, memory(s)...)
+	littleEndian(dst[at:], int(unsafe.Sizeof(*new(T))))
 	return dst
+}
+
+// memory is s as bytes.
+func memory[T tag.Element](s []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
+}
+
+var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
+
+// littleEndian turns numbers of size bytes between the machine's order and the wire's.
+func littleEndian(b []byte, size int) {
+	if !bigEndian || size == 1 {
+		return
+	}
+	for ; len(b) >= size; b = b[size:] {
+		slices.Reverse(b[:size])
+	}
 }
 
 func appendScalarVariant(dst []byte, v tag.Value) []byte {
@@ -59,6 +83,9 @@ func appendScalarVariant(dst []byte, v tag.Value) []byte {
 	case tag.Null:
 		return append(dst, 0)
 	case tag.Raw:
+		if v.Len() == 0 {
+			return append(dst, 0)
+		}
 		return append(dst, v.Bytes()...)
 	case tag.String:
 		return AppendString(append(dst, byte(k)), v.Text())
@@ -77,7 +104,7 @@ func appendScalarVariant(dst []byte, v tag.Value) []byte {
 }
 
 // Variant reads a Variant. Scalars and one-dimensional arrays of the kinds of package tag become such values; all else
-// (structures, localized texts, matrices, Variants in Variants) is checked and kept as tag.Raw. The value owns its
+// (structures, localized texts, matrices, arrays of Variants) is checked and kept as tag.Raw. The value owns its
 // memory.
 func (r *Reader) Variant() tag.Value {
 	start := r.off
@@ -106,41 +133,10 @@ func (r *Reader) Variant() tag.Value {
 	return tag.OfRaw(append([]byte(nil), r.b[start:r.off]...))
 }
 
+// plainVariant reads the value of a scalar or of a one-dimensional array; false: package tag has no such kind.
 func (r *Reader) plainVariant(k tag.Kind, array bool) (tag.Value, bool) {
 	if array {
-		switch k {
-		case tag.Bool:
-			return readElements(r, 1, r.Bool), true
-		case tag.Int8:
-			return readElements(r, 1, func() int8 { return int8(r.Uint8()) }), true
-		case tag.Uint8:
-			return readElements(r, 1, r.Uint8), true
-		case tag.Int16:
-			return readElements(r, 2, func() int16 { return int16(r.Uint16()) }), true
-		case tag.Uint16:
-			return readElements(r, 2, r.Uint16), true
-		case tag.Int32:
-			return readElements(r, 4, r.Int32), true
-		case tag.Uint32:
-			return readElements(r, 4, r.Uint32), true
-		case tag.Int64:
-			return readElements(r, 8, func() int64 { return int64(r.Uint64()) }), true
-		case tag.Uint64:
-			return readElements(r, 8, r.Uint64), true
-		case tag.Float32:
-			return readElements(r, 4, r.Float32), true
-		case tag.Float64:
-			return readElements(r, 8, r.Float64), true
-		case tag.String:
-			return readElements(r, 4, func() string { return string([]byte(r.String())) }), true
-		case tag.DateTime:
-			return readElements(r, 8, r.Time), true
-		case tag.StatusCode:
-			return readElements(r, 4, func() tag.Status { return tag.Status(r.Uint32()) }), true
-		case tag.ByteString:
-			return readElements(r, 4, func() []byte { return cloneBytes(r.ByteString()) }), true
-		}
-		return tag.Value{}, false
+		return r.plainArray(k)
 	}
 	switch k {
 	case tag.Bool:
@@ -166,25 +162,78 @@ func (r *Reader) plainVariant(k tag.Kind, array bool) (tag.Value, bool) {
 	case tag.Float64:
 		return tag.FromBits(tag.Float64, r.Uint64()), true
 	case tag.String:
-		return tag.Of(string([]byte(r.String()))), true
+		return tag.Of(r.ownText()), true
 	case tag.DateTime:
 		return tag.Of(r.Time()), true
 	case tag.StatusCode:
 		return tag.Of(tag.Status(r.Uint32())), true
 	case tag.ByteString:
-		return tag.OfBytes(cloneBytes(r.ByteString())), true
+		return tag.OfBytes(r.ownBytes()), true
 	}
 	return tag.Value{}, false
 }
 
-func readElements[T tag.Element](r *Reader, size int, f func() T) tag.Value {
-	n := r.Count(size)
-	if n < 0 {
-		return tag.OfSlice([]T(nil))
+func (r *Reader) plainArray(k tag.Kind) (tag.Value, bool) {
+	switch k {
+	case tag.Bool:
+		return readFixed[bool](r), true
+	case tag.Int8:
+		return readFixed[int8](r), true
+	case tag.Uint8:
+		return readFixed[uint8](r), true
+	case tag.Int16:
+		return readFixed[int16](r), true
+	case tag.Uint16:
+		return readFixed[uint16](r), true
+	case tag.Int32:
+		return readFixed[int32](r), true
+	case tag.Uint32:
+		return readFixed[uint32](r), true
+	case tag.Int64:
+		return readFixed[int64](r), true
+	case tag.Uint64:
+		return readFixed[uint64](r), true
+	case tag.Float32:
+		return readFixed[float32](r), true
+	case tag.Float64:
+		return readFixed[float64](r), true
+	case tag.DateTime:
+		return readFixed[tag.Time](r), true
+	case tag.StatusCode:
+		return readFixed[tag.Status](r), true
+	case tag.String:
+		s := make([]string, max(r.Count(4), 0))
+		for i := range s {
+			s[i] = r.ownText()
+		}
+		return tag.OfSlice(s), true
+	case tag.ByteString:
+		s := make([][]byte, max(r.Count(4), 0))
+		for i := range s {
+			s[i] = r.ownBytes()
+		}
+		return tag.OfSlice(s), true
 	}
-	s := make([]T, n)
-	for i := range s {
-		s[i] = f()
+	return tag.Value{}, false
+}
+
+// readFixed reads an array of numbers. Null is an array without elements.
+func readFixed[T tag.Element](r *Reader) tag.Value {
+	size := int(unsafe.Sizeof(*new(T)))
+	n := max(r.Count(size), 0)
+	p := r.take(n * size)
+	s := make([]T, len(p)/size)
+	copy(memory(s), p)
+	littleEndian(memory(s), size)
+	switch s := any(s).(type) {
+	case []bool: // a Go bool is 0 or 1
+		for i := range s {
+			s[i] = p[i] != 0
+		}
+	case []tag.Time:
+		for i := range s {
+			s[i] = cutTime(uint64(s[i]))
+		}
 	}
 	return tag.OfSlice(s)
 }
@@ -195,4 +244,3 @@ func cloneBytes(b []byte) []byte {
 	}
 	return append(make([]byte, 0, len(b)), b...)
 }
-
