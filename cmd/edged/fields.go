@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,13 +47,16 @@ func (d *document) section(n *node, what string, keys []key) {
 	}
 }
 
-// need notes a mistake for each key that is missing in n.
+// need notes a mistake for each key that is missing in n. One that was misspelt has been told.
 func (d *document) need(n *node, what string, names ...string) {
 	if n.kind != mapNode {
 		return
 	}
 	for _, name := range names {
-		if n.get(name) == nil {
+		misspelt := slices.ContainsFunc(n.pairs, func(p pair) bool {
+			return p.key.text != name && nearest(p.key.text, names) == name
+		})
+		if n.get(name) == nil && !misspelt {
 			d.fault(n, "%s: %s is missing: add it", what, name)
 		}
 	}

@@ -142,6 +142,9 @@ func (r *siteReader) read(root *node) {
 	if root.kind != mapNode {
 		return
 	}
+	if r.site.Server.Security.Anonymous == anonymousNone {
+		r.note("nobody can log in, because server.security.anonymous is none and this version has no users: set it to read or write")
+	}
 	if buses != nil {
 		r.readBuses(buses)
 	}

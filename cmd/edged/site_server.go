@@ -37,12 +37,6 @@ func (r *siteReader) server(n *node) {
 		{"limits", r.limits},
 		{"queue", r.queueMode},
 	})
-	if n.kind == mapNode {
-		sec := &s.Security
-		if sec.Anonymous == anonymousNone {
-			r.note("nobody can log in, because server.security.anonymous is none and this version has no users: set it to read or write")
-		}
-	}
 }
 
 // note keeps a remark that is no mistake.

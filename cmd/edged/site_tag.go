@@ -44,11 +44,15 @@ func (d *deviceReader) readTags(n *node) {
 
 // tagName is what messages call a tag.
 func (d *deviceReader) tagName(n *node) string {
-	device := d.settings.Name
-	if device == "" {
-		device = "?"
+	return d.label() + "." + nameOf(n)
+}
+
+// label is the device's name for messages.
+func (d *deviceReader) label() string {
+	if d.settings.Name == "" {
+		return "?"
 	}
-	return device + "." + nameOf(n)
+	return d.settings.Name
 }
 
 // common are the keys that tags of every driver have.
@@ -232,12 +236,12 @@ func (d *deviceReader) checkFolders() {
 				continue
 			}
 			told[folder] = true
-			at, other := d.names[name], d.names[folder]
+			at, other, also := d.names[name], d.names[folder], folder
 			if at.before(other) {
-				at, other = other, at
+				at, other, also = other, at, name
 			}
-			d.fault(at, "%s.%s is a tag, and a folder because of %s.%s (line %d): rename one",
-				d.settings.Name, folder, d.settings.Name, name, other.line)
+			d.fault(at, "%s.%s is a tag and, because of %s.%s, a folder (%s is on line %d): rename one",
+				d.label(), folder, d.label(), name, also, other.line)
 		}
 	}
 }

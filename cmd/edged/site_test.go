@@ -1,0 +1,265 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// marked cuts the marks out of a text. Each mark stands where a mistake is expected; columns count characters from 1.
+func marked(text string) (clean string, places []string) {
+	var b strings.Builder
+	line, col := 1, 1
+	for _, c := range text {
+		switch c {
+		case '§':
+			places = append(places, fmt.Sprintf("%d:%d", line, col))
+			continue
+		case '\n':
+			line, col = line+1, 0
+		}
+		b.WriteRune(c)
+		col++
+	}
+	return b.String(), places
+}
+
+// shell wraps a device's tags into a site without mistakes.
+func withTags(tags string) string {
+	return "buses: [{name: line1, url: \"tcp://10.0.0.5:502\"}]\ndevices:\n- name: boiler\n  bus: line1\n  tags:\n" + tags
+}
+
+const oneDevice = "devices: [{name: d, driver: memory, tags: [{name: t}]}]\n"
+
+// mistakeRows are sites with every mistake marked, and what each message must say, in order.
+var mistakeRows = []struct {
+	name string
+	text string
+	want []string
+}{
+	{"empty", "§", []string{"is empty"}},
+	{"comment alone", "§# nothing\n", []string{"is empty"}},
+	{"a list", "§- a\n", []string{"the site is a list"}},
+	{"a word", "§word\n", []string{"the site is a single value"}},
+	{"zero byte", "§a: \x00\n", []string{"not a text file"}},
+	{"no devices", "§server: {name: x}\n", []string{"devices is missing"}},
+	{"devices empty", "devices: §[]\n", []string{"devices is empty"}},
+	{"devices a map", "devices: §{a: b}\n", []string{"devices is a map"}},
+	{"unknown key with suggestion", "§servr: {}\n" + oneDevice, []string{`unknown key "servr"; did you mean server?`}},
+	{"unknown key without", "server: {§zzz: 1}\n" + oneDevice, []string{"known are listen, name"}},
+	{"key twice", "server: {name: a, §name: b}\n" + oneDevice, []string{"the first is on line 1"}},
+	{"section twice", oneDevice + "§" + oneDevice, []string{"devices stands here a second time, the first is on line 1"}},
+	{"syntax", "server: {name: a\n§devices: x\n", []string{"not valid YAML"}},
+	{"second document", oneDevice + "---\n§server: {}\n", []string{"a second document"}},
+	{"anchor and alias", "server: §&a {name: x}\nweb: §*a\n" + oneDevice, []string{"anchors", "anchors"}},
+	{"merge", "server: {§<<: {name: x}}\n" + oneDevice, []string{"merges"}},
+	{"tag", "server: {name: §!!binary aGk=}\n" + oneDevice, []string{"YAML tag"}},
+	{"too deep", "devices: " + strings.Repeat("[", 20) + "§" + "[" + strings.Repeat("]", 21) + "\n", []string{"deeper than 20"}},
+	{"too deep with dashes", strings.Repeat("- ", 20) + "§- a\n", []string{"deeper than 20"}},
+
+	{"listen", "server: {listen: §4840}\n" + oneDevice, []string{"it is HOST:PORT"}},
+	{"listen port", "server: {listen: §\"0.0.0.0:66000\"}\n" + oneDevice, []string{"0 to 65535"}},
+	{"web", "web: {listen: §everywhere}\n" + oneDevice, []string{"web: listen"}},
+	{"uri", "server: {application_uri: §boiler house}\n" + oneDevice, []string{"urn:edged:boiler-house"}},
+	{"policy to come", "server: {security: {policies: [§Aes128_Sha256_RsaOaep]}}\n" + oneDevice, []string{"not available in this version"}},
+	{"policy misspelt", "server: {security: {policies: [§Basic256Sha265]}}\n" + oneDevice, []string{"did you mean Basic256Sha256?"}},
+	{"policy twice", "server: {security: {policies: [None, §None]}}\n" + oneDevice, []string{"named twice"}},
+	{"no policy", "server: {security: {policies: §[]}}\n" + oneDevice, []string{"policies is empty"}},
+	{"mode None", "server: {security: {modes: [§None]}}\n" + oneDevice, []string{"comes with the policy None"}},
+	{"anonymous", "server: {security: {anonymous: §yes}}\n" + oneDevice, []string{"one of none, read, write"}},
+	{"trust_all", "server: {security: {trust_all: §yes}}\n" + oneDevice, []string{"true or false"}},
+	{"users, roles, reverse and store to come", "server:\n  reverse: §[x]\n  security:\n    users: §users.yaml\n    roles: §{a: {}}\nstore: §{commit: 10s}\n" + oneDevice,
+		[]string{"reverse is not available", "users is not available", "roles is not available", "store is not available"}},
+	{"queue", "server: {queue: §auto}\n" + oneDevice, []string{"queue auto is not available"}},
+	{"limits", "server: {limits: {sessions: §0, queue: §many, min_publishing: §10, memory: §12XB}}\n" + oneDevice,
+		[]string{"may be 1 to", "whole number", "10ms or 10s", "64MiB"}},
+	{"sessions and connections", "server: {limits: {sessions: 50, connections: §52}}\n" + oneDevice, []string{"at least sessions + 3"}},
+	{"sessions alone", "server: {limits: §{sessions: 200}}\n" + oneDevice, []string{"at least sessions + 3"}},
+
+	{"bus without name and url", "buses: [§{retries: 1}]\n" + oneDevice, []string{"name is missing", "url is missing"}},
+	{"bus twice", "buses:\n- {name: a, url: \"tcp://h:1\"}\n- {name: §a, url: \"tcp://h:2\"}\n" + oneDevice, []string{"the first is on line 2"}},
+	{"bus url", "buses: [{name: a, url: §\"http://h\"}]\n" + oneDevice, []string{"scheme http is not known"}},
+	{"bus scheme to come", "buses: [{name: a, url: §\"ascii:///dev/ttyS1\"}]\n" + oneDevice, []string{"ascii is not available"}},
+	{"D19 conflicting serial settings", "buses:\n- {name: a, url: \"rtu:///dev/ttyS1?baud=9600\"}\n- {name: b, url: §\"rtu:///dev/ttyS1?baud=19200\"}\n" + oneDevice,
+		[]string{"runs at 19200 8E1 here and at 9600 8E1 for bus a on line 2"}},
+	{"D19 one line twice", "buses:\n- {name: a, url: \"rtu:///dev/ttyS1\"}\n- {name: b, url: §\"rtu:///dev/ttyS1\"}\n" + oneDevice, []string{"is bus a already"}},
+	{"bus values", "buses: [{name: a, url: \"tcp://h\", timeout: §2h, retries: §-1, turnaround: §5, pipeline: §4, echo: §true, overbook: §refuse}]\n" + oneDevice,
+		[]string{"may be 1ms to 1m0s", "may be 0 to 10", "without a unit", "write 1", "write false", "write warn"}},
+	{"column after letters of two bytes", "buses: [{name: \"ä°ö\", url: \"tcp://h\", timeout: §2h}]\n" + oneDevice, []string{"may be"}},
+
+	{"device name with dot", "devices: [{name: §a.b, driver: memory, tags: [{name: t}]}]\n", []string{`holds "."`}},
+	{"device name with dollar", "devices: [{name: §a$, driver: memory, tags: [{name: t}]}]\n", []string{`holds "$"`}},
+	{"device name reserved", "devices: [{name: §Devices, driver: memory, tags: [{name: t}]}]\n", []string{"reserved"}},
+	{"device name empty", "devices: [{name: §\"\", driver: memory, tags: [{name: t}]}]\n", []string{"is empty"}},
+	{"device twice", "devices:\n- {name: a, driver: memory, tags: [{name: t}]}\n- {name: §a, driver: memory, tags: [{name: t}]}\n", []string{"the first is on line 2"}},
+	{"driver", "devices: [{name: a, driver: §modbuss, tags: [{name: t}]}]\n", []string{"did you mean modbus?"}},
+	{"driver to come", "devices: [{name: a, driver: §serial, tags: [{name: t}]}]\n", []string{"serial is not available"}},
+	{"no bus", "devices: [§{name: a, tags: [{name: t, address: \"coil:0\"}]}]\n", []string{"bus is missing"}},
+	{"unknown bus", "buses: [{name: line1, url: \"tcp://h\"}]\ndevices: [{name: a, bus: §lime1, tags: [{name: t, address: \"coil:0\"}]}]\n", []string{"did you mean line1?"}},
+	{"unit", "buses: [{name: l, url: \"tcp://h\"}]\ndevices: [{name: a, bus: l, unit: §256, tags: [{name: t, address: \"coil:0\"}]}]\n", []string{"may be 0 to 255"}},
+	{"quirks", "buses: [{name: l, url: \"tcp://h\"}]\ndevices: [{name: a, bus: l, quirks: §{x: 1}, tags: [{name: t, address: \"coil:0\"}]}]\n", []string{"quirks are not available"}},
+	{"together", "buses: [{name: l, url: \"tcp://h\"}]\ndevices: [{name: a, bus: l, together: [§t], tags: [{name: t, address: \"coil:0\"}]}]\n", []string{"a list of lists"}},
+	{"no tags", "devices:\n- §{name: a, driver: memory}\n", []string{"tags is missing"}},
+	{"tags empty", "devices:\n- {name: a, driver: memory, tags: §[]}\n", []string{"tags is empty"}},
+	{"tags nothing", "devices:\n- name: a\n  driver: memory\n  §tags:\n", []string{"tags is nothing here"}},
+
+	{"tag without address", withTags("  - §{name: t}\n"), []string{"boiler.t: address is missing"}},
+	{"address misspelt is told once", withTags("  - {name: t, §adress: \"coil:0\"}\n"), []string{"did you mean address?"}},
+	{"address", withTags("  - {name: t, address: §\"holding:65536\"}\n"), []string{"65535"}},
+	{"address ambiguous", withTags("  - {name: t, address: §\"21\"}\n"), []string{"ambiguous"}},
+	{"address table", withTags("  - {name: t, address: §\"register:1\"}\n"), []string{"not known"}},
+	{"column after degrees", withTags("  - {name: t, unit: \"°C\", address: §\"x:1\"}\n"), []string{"not known"}},
+	{"tag twice", withTags("  - {name: t, address: \"coil:0\"}\n  - {name: §t, address: \"coil:1\"}\n"), []string{"the first is on line 6"}},
+	{"folder and tag", withTags("  - {name: a, address: \"coil:0\"}\n  - {name: §a.b, address: \"coil:1\"}\n"), []string{"a is on line 6"}},
+	{"tag and folder", withTags("  - {name: a.b.c, address: \"coil:0\"}\n  - {name: §a.b, address: \"coil:1\"}\n"), []string{"a.b.c is on line 6"}},
+	{"tag name with dollar", withTags("  - {name: §$state, address: \"coil:0\"}\n"), []string{"begins with $"}},
+	{"tag name with empty folder", withTags("  - {name: §a..b, address: \"coil:0\"}\n"), []string{"empty part"}},
+	{"range order", withTags("  - {name: t, address: \"holding:0\", range: §[5, 1]}\n"), []string{"first number must be the lower"}},
+	{"range form", withTags("  - {name: t, address: \"holding:0\", range: §5}\n"), []string{"a list of two numbers"}},
+	{"access", withTags("  - {name: t, address: \"holding:0\", access: §rw}\n"), []string{"one of read, write, readwrite"}},
+	{"poll", withTags("  - {name: t, address: \"holding:0\", poll: §100}\n"), []string{"100ms or 100s"}},
+	{"history, deadband and retain to come", withTags("  - {name: t, address: \"holding:0\", history: §true, deadband: §0.5}\n"),
+		[]string{"history: true is not available", "deadband is not available"}},
+	{"repeat without n", withTags("  - {name: §t, repeat: 2, address: \"coil:0\"}\n"), []string{"put {n}"}},
+	{"repeat beyond the table", withTags("  - {name: \"t{n}\", repeat: §10, address: \"holding:65530\"}\n"), []string{"65535"}},
+	{"repeat makes a name twice", withTags("  - {name: t1, address: \"coil:0\"}\n  - {name: §\"t{n}\", repeat: 2, address: \"coil:1\"}\n"), []string{"t1 is defined twice"}},
+	{"repeat bound", "devices: [{name: d, driver: memory, tags: [{name: \"t{n}\", repeat: §1000000}]}]\n", []string{"250000"}},
+	{"tags in all", "devices: [{name: d, driver: memory, tags: [{name: \"t{n}\", repeat: 250000}, §{name: more}]}]\n", []string{"more than 250000"}},
+	{"type", withTags("  - {name: t, address: \"holding:0\", type: §float23}\n"), []string{"float23"}},
+	{"memory type", "devices: [{name: d, driver: memory, tags: [{name: t, type: §float23}]}]\n", []string{"float23"}},
+	{"memory value", "devices: [{name: d, driver: memory, tags: [{name: t, type: uint16, value: §70000}]}]\n", []string{"70000"}},
+	{"memory wave", "devices: [{name: d, driver: memory, tags: [{name: t, wave: {kind: §sin}}]}]\n", []string{"sin"}},
+}
+
+func TestEveryMistakeIsNamed(t *testing.T) {
+	for _, row := range mistakeRows {
+		t.Run(row.name, func(t *testing.T) {
+			text, places := marked(row.text)
+			_, err := parseSite("site.yaml", []byte(text))
+			var got fileError
+			if !errors.As(err, &got) {
+				t.Fatalf("no mistake was found in\n%s\nerror: %v", text, err)
+			}
+			for i, m := range got {
+				if i >= len(row.want) {
+					t.Errorf("one mistake too many: %v", m)
+					continue
+				}
+				at := places[min(i, len(places)-1)]
+				if !strings.HasPrefix(m.Error(), "site.yaml:"+at+": ") || !strings.Contains(m.Text, row.want[i]) {
+					t.Errorf("got  %v\nwant site.yaml:%s: ... %s", m, at, row.want[i])
+				}
+			}
+			if len(got) < len(row.want) {
+				t.Errorf("%d mistakes, want %d:\n%v", len(got), len(row.want), err)
+			}
+		})
+	}
+}
+
+func TestMistakesAreBounded(t *testing.T) {
+	text := "devices:\n" + strings.Repeat("- {name: a.b}\n", 1000)
+	_, err := parseSite("site.yaml", []byte(text))
+	var got fileError
+	if !errors.As(err, &got) || len(got) != maxMistakes+1 || !strings.Contains(got[maxMistakes].Text, "more mistakes") {
+		t.Errorf("%d mistakes, want %d and a last line that counts the rest", len(got), maxMistakes)
+	}
+}
+
+func TestDemoSite(t *testing.T) {
+	s, err := parseSite("demo.yaml", demoSite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Tags) != 1011 || len(s.Devices) != 3 || len(s.Buses) != 2 {
+		t.Errorf("%d tags, %d devices, %d buses", len(s.Tags), len(s.Devices), len(s.Buses))
+	}
+	for i, want := range map[int]string{0: "boiler.temperature", 2: "boiler.setpoint", 11: "scratch.m0", 1010: "scratch.m999"} {
+		if got := s.Tags[i].FullName(); got != want {
+			t.Errorf("tag %d is %s, want %s", i, got, want)
+		}
+	}
+	if d := s.Tags[4]; d.Poll != time.Second || s.Tags[0].Poll != 100*time.Millisecond {
+		t.Errorf("level is polled every %v, temperature every %v", d.Poll, s.Tags[0].Poll)
+	}
+	if hold := s.Devices[0].Hold[5]; hold != 5*time.Second {
+		t.Errorf("level holds its value for %v, want 5s", hold)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	s, err := parseSite("site.yaml", []byte(oneDevice))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Server.Listen != "0.0.0.0:4840" || s.Web.Listen != "127.0.0.1:8080" || s.Server.Security.Anonymous != anonymousNone ||
+		s.Server.Security.TrustAll || s.Server.Limits.Sessions != 100 || s.Server.Limits.MinPublishing != 10*time.Millisecond {
+		t.Errorf("defaults are %+v %+v", s.Server, s.Web)
+	}
+	if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "nobody can log in") {
+		t.Errorf("notes are %q", s.Notes)
+	}
+	s, err = parseSite("site.yaml", []byte("web: {listen: none}\n"+oneDevice))
+	if err != nil || s.Web.Listen != "" {
+		t.Errorf("web.listen none is %q, %v", s.Web.Listen, err)
+	}
+}
+
+func TestFileIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "big.yaml")
+	if err := os.WriteFile(path, []byte(strings.Repeat("# ", maxFileBytes/2+1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadSite(path); err == nil || !strings.Contains(err.Error(), "larger than 8 MiB") {
+		t.Errorf("error is %v", err)
+	}
+	if _, err := loadSite(filepath.Join(t.TempDir(), "none.yaml")); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("error is %v", err)
+	}
+	if _, err := loadSite(t.TempDir()); err == nil {
+		t.Error("a folder was taken for a file")
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	for text, want := range map[string]int64{"1GiB": 1 << 30, "1.5 MiB": 3 << 19, "64KiB": 64 << 10, "10MB": 10_000_000, "5B": 5} {
+		if got, ok := parseSize(text); !ok || got != want {
+			t.Errorf("%s is %d, %v; want %d", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{"", "GiB", "1", "-1MiB", "NaNMiB", "1e30TiB", "1 XiB"} {
+		if got, ok := parseSize(text); ok {
+			t.Errorf("%q was taken for %d", text, got)
+		}
+	}
+}
+
+func FuzzSite(f *testing.F) {
+	for _, row := range mistakeRows {
+		text, _ := marked(row.text)
+		f.Add([]byte(text))
+	}
+	f.Add(demoSite)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := parseSite("site.yaml", text)
+		if err == nil {
+			if len(s.Tags) == 0 || len(s.Tags) > maxTags {
+				t.Errorf("a site with %d tags passed", len(s.Tags))
+			}
+			return
+		}
+		var file fileError
+		if !errors.As(err, &file) || len(file) == 0 || len(file) > maxMistakes+1 {
+			t.Fatalf("%T: %v", err, err)
+		}
+		for _, m := range file {
+			if m.Line < 1 || m.Col < 1 || m.Text == "" || strings.ContainsAny(m.Text, "\n\r") {
+				t.Errorf("mistake without a place or with more than a line: %+v", m)
+			}
+		}
+	})
+}
