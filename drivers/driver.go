@@ -60,6 +60,10 @@ type Listener interface {
 // tried again.
 var ErrUnsent = errors.New("nothing was sent")
 
+// ErrReplanned is returned by Poll when the device refused the request as a whole and other requests have taken its
+// place: nothing was read, and Requests tells them.
+var ErrReplanned = errors.New("the request was replaced")
+
 // FaultKind tells what a device did wrong.
 type FaultKind uint8
 

@@ -51,6 +51,7 @@ type request struct {
 	start, end int
 	units      []unit
 	fields     []*field // of all units, by address
+	scan       int      // whose scan class it is
 }
 
 func (r *request) count() int { return r.end - r.start }
@@ -62,6 +63,11 @@ func newRequest(units []unit) *request {
 		r.fields = append(r.fields, u.fields...)
 	}
 	slices.SortStableFunc(r.fields, func(a, b *field) int { return cmp.Compare(a.start, b.start) })
+	for i := range units {
+		for _, f := range units[i].fields {
+			f.request, f.unit = r, &r.units[i]
+		}
+	}
 	return r
 }
 
@@ -104,5 +110,7 @@ func (r *request) split() (left, right *request, ok bool) {
 		return nil, nil, false
 	}
 	half := len(r.units) / 2
-	return newRequest(r.units[:half:half]), newRequest(r.units[half:]), true
+	left, right = newRequest(r.units[:half:half]), newRequest(r.units[half:])
+	left.scan, right.scan = r.scan, r.scan
+	return left, right, true
 }

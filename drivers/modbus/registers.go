@@ -31,6 +31,9 @@ type field struct {
 	singleOnly bool // write functions 5 and 6 alone
 	multiOnly  bool // write functions 15 and 16 alone
 
+	request *request // that reads it; nil: write only. Owned by the lane once the device runs.
+	unit    *unit    // of request
+
 	// What was decoded last, for values that would allocate: the same bytes are the same value. Owned by the lane.
 	last      []byte
 	lastValue tag.Value

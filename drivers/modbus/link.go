@@ -1,0 +1,381 @@
+package modbus
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	gomodbus "github.com/goburrow/modbus"
+
+	"edged/drivers"
+	"edged/drivers/port"
+)
+
+// Framing is how requests and answers are told apart on a stream.
+type Framing uint8
+
+// The framings.
+const (
+	TCP Framing = iota // MBAP header with a transaction id
+	RTU                // CRC and silence
+)
+
+// LinkConfig is one connection to a line.
+type LinkConfig struct {
+	Open       port.Opener
+	Framing    Framing
+	Mode       port.Mode     // of a serial line; zero where characters take no time
+	Timeout    time.Duration // for an answer, beside the time that its characters take; 0: 500 ms
+	Turnaround time.Duration // silence between an answer and the next request; RTU keeps at least 3.5 characters
+	Broadcast  time.Duration // how long a broadcast write is given; 0: 100 ms
+	Echo       bool          // the line brings back what we send
+}
+
+const (
+	defaultTimeout   = 500 * time.Millisecond
+	defaultBroadcast = 100 * time.Millisecond
+	// shortSilence is what stands for 3.5 characters above 19200 baud (Serial Line, 2.5.1.1).
+	shortSilence     = 1750 * time.Microsecond
+	shortSilenceBaud = 19200
+	// A TCP connection that brought not a byte for this many requests is taken for half open and made anew.
+	maxSilent = 3
+	// After this long without a request a TCP connection is asked whether the peer has closed it, before it is used.
+	probeIdle = 500 * time.Millisecond
+	// bufferSize holds the longest frame with as much noise before it; what is older is dropped.
+	bufferSize = 1024
+)
+
+// Links makes the configuration of a link from a bus url.
+func Links(a port.Address) LinkConfig {
+	c := LinkConfig{Open: a, Framing: TCP, Mode: a.Mode}
+	if a.Serial() || a.Scheme == "rtuovertcp" {
+		c.Framing = RTU
+	}
+	return c
+}
+
+// Link is one connection to a line. It implements drivers.Link, and is the transporter under goburrow's client. Only
+// Close may be called by another goroutine than the lane's.
+type Link struct {
+	cfg     LinkConfig
+	silence time.Duration
+
+	mu   sync.Mutex // guards port
+	port port.Port
+
+	// Owned by the lane.
+	transaction uint16
+	buf         [bufferSize]byte
+	filled      int // bytes of buf that are not yet a frame
+	out         [maxTCPFrame]byte
+	quietFrom   time.Time       // when the line fell silent
+	used        time.Time       // of the last request
+	silent      int             // requests in a row that brought not a byte
+	ctx         context.Context // of the exchange in flight: goburrow's Send has none
+	sent        bool            // whether the request of the exchange left
+}
+
+// Errors of one exchange on a link that works. The device makes faults of them.
+var (
+	errMute    = errors.New("no answer")
+	errGarbled = errors.New("garbled answer")
+)
+
+// NewLink makes a link. It opens nothing.
+func NewLink(cfg LinkConfig) *Link {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	if cfg.Broadcast <= 0 {
+		cfg.Broadcast = defaultBroadcast
+	}
+	l := &Link{cfg: cfg, silence: cfg.Turnaround}
+	if cfg.Framing == RTU && cfg.Mode.Baud > 0 {
+		quiet := shortSilence
+		if cfg.Mode.Baud <= shortSilenceBaud {
+			quiet = cfg.Mode.Chars(7) / 2
+		}
+		l.silence = max(l.silence, quiet)
+	}
+	return l
+}
+
+// Open implements drivers.Link.
+func (l *Link) Open(ctx context.Context) error {
+	p, err := l.cfg.Open.Open(ctx)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.port != nil {
+		l.port.Close()
+	}
+	l.port = p
+	l.filled, l.silent = 0, 0
+	l.quietFrom, l.used = time.Now(), time.Now()
+	return nil
+}
+
+// Close implements drivers.Link.
+func (l *Link) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.port == nil {
+		return nil
+	}
+	err := l.port.Close()
+	l.port = nil
+	return err
+}
+
+func (l *Link) current() port.Port {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.port
+}
+
+// begin prepares an exchange: the client's Send takes no context.
+func (l *Link) begin(ctx context.Context) {
+	l.ctx, l.sent = ctx, false
+}
+
+// lostError is the end of a link. It wraps drivers.ErrUnsent where nothing of the request left.
+type lostError struct{ err error }
+
+func (e *lostError) Error() string { return e.err.Error() }
+func (e *lostError) Unwrap() error { return e.err }
+
+// Send is goburrow's Transporter: one exchange. Its errors are errMute and errGarbled where the link works, and a
+// *lostError where it does not. What it returns is valid until the next call.
+func (l *Link) Send(request []byte) ([]byte, error) {
+	answer, err := l.exchange(request)
+	if err != nil && !errors.Is(err, errMute) && !errors.Is(err, errGarbled) {
+		err = &lostError{err}
+	}
+	return answer, err
+}
+
+func (l *Link) exchange(request []byte) ([]byte, error) {
+	p := l.current()
+	if p == nil {
+		return nil, fmt.Errorf("the connection is closed: %w", drivers.ErrUnsent)
+	}
+	if err := l.ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", err, drivers.ErrUnsent)
+	}
+	if l.cfg.Framing == TCP {
+		return l.sendTCP(p, request)
+	}
+	return l.sendRTU(p, request)
+}
+
+func (l *Link) sendTCP(p port.Port, request []byte) ([]byte, error) {
+	now := time.Now()
+	if now.Sub(l.used) > probeIdle {
+		if err := l.discard(p); err != nil {
+			return nil, err
+		}
+		now = time.Now()
+	}
+	if err := l.wait(l.quietFrom.Add(l.silence)); err != nil {
+		return nil, err
+	}
+	// Every device's packager numbers from one, so that ids of one line would collide: the link numbers anew.
+	l.transaction++
+	out := append(l.out[:0], request...)
+	binary.BigEndian.PutUint16(out, l.transaction)
+	l.used = time.Now()
+	deadline := l.used.Add(l.cfg.Timeout)
+	if err := l.write(p, out, deadline); err != nil {
+		return nil, err
+	}
+	for {
+		frame, err := l.nextTCP(p)
+		if err != nil {
+			return nil, err
+		}
+		if binary.BigEndian.Uint16(frame) != l.transaction {
+			continue // the late answer to a request that was given up
+		}
+		if frame[6] != request[6] || !answers(request[mbapSize:], frame[mbapSize:]) {
+			return nil, fmt.Errorf("%w: % x does not answer % x", errGarbled, frame[6:min(len(frame), 16)], request[6:])
+		}
+		copy(frame, request[:2])
+		return frame, nil
+	}
+}
+
+// nextTCP reads one frame. It stays valid until the next call.
+func (l *Link) nextTCP(p port.Port) ([]byte, error) {
+	for {
+		n, ok := tcpFrame(l.buf[:l.filled])
+		if !ok {
+			head := l.buf[:min(l.filled, 8)]
+			err := fmt.Errorf("%w: % x is no Modbus TCP frame", errGarbled, head)
+			l.Close() // the next frame cannot be found; the bus connects again
+			return nil, err
+		}
+		if n > 0 {
+			copy(l.out[:], l.buf[:n])
+			l.filled = copy(l.buf[:], l.buf[n:l.filled])
+			return l.out[:n], nil
+		}
+		if err := l.read(p); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (l *Link) sendRTU(p port.Port, request []byte) ([]byte, error) {
+	if err := l.wait(l.quietFrom.Add(l.silence)); err != nil {
+		return nil, err
+	}
+	if err := l.discard(p); err != nil {
+		return nil, err
+	}
+	size, _ := answerSize(request[1 : len(request)-crcSize])
+	expected := 1 + size + crcSize
+	if l.cfg.Echo {
+		expected += len(request)
+	}
+	broadcast := request[0] == 0
+	l.used = time.Now()
+	sending := l.cfg.Mode.Chars(len(request))
+	deadline := l.used.Add(sending + l.cfg.Timeout + l.cfg.Mode.Chars(expected))
+	if err := l.write(p, request, deadline); err != nil {
+		return nil, err
+	}
+	if broadcast {
+		l.quietFrom = l.used.Add(sending + l.cfg.Broadcast)
+		return l.broadcasted(request)
+	}
+	defer func() { l.quietFrom = time.Now() }()
+	if l.cfg.Echo {
+		if err := l.echo(p, request); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		if frame := rtuFrame(request, l.buf[:l.filled]); frame != nil {
+			n := copy(l.out[:], frame)
+			l.filled = 0
+			return l.out[:n], nil
+		}
+		if err := l.read(p); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// broadcasted makes the answer that the client waits for and nobody gives (Serial Line, 2.1).
+func (l *Link) broadcasted(request []byte) ([]byte, error) {
+	pdu := request[1 : len(request)-crcSize]
+	size, _ := answerSize(pdu)
+	if reads(pdu) {
+		return nil, fmt.Errorf("%w: unit 0 is everybody on a serial line, and nobody answers", errMute)
+	}
+	if err := l.wait(l.quietFrom); err != nil {
+		return nil, err
+	}
+	out := append(l.out[:0], request[:1+size]...)
+	return binary.LittleEndian.AppendUint16(out, crc16(out)), nil
+}
+
+// echo takes the request that comes back off the input.
+func (l *Link) echo(p port.Port, request []byte) error {
+	for l.filled < len(request) {
+		if err := l.read(p); err != nil {
+			return err
+		}
+	}
+	if string(l.buf[:len(request)]) == string(request) {
+		l.filled = copy(l.buf[:], l.buf[len(request):l.filled])
+	}
+	return nil
+}
+
+// wait sleeps until the moment, or until the exchange's context ends.
+func (l *Link) wait(until time.Time) error {
+	d := time.Until(until)
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-l.ctx.Done():
+		return fmt.Errorf("%w: %w", l.ctx.Err(), drivers.ErrUnsent)
+	}
+}
+
+// discard drops what came unasked.
+func (l *Link) discard(p port.Port) error {
+	l.filled = 0
+	if err := p.Discard(); err != nil {
+		return fmt.Errorf("%w: %w", closed(err), drivers.ErrUnsent)
+	}
+	return nil
+}
+
+func (l *Link) write(p port.Port, b []byte, deadline time.Time) error {
+	if err := p.SetDeadline(deadline); err != nil {
+		return fmt.Errorf("%w: %w", closed(err), drivers.ErrUnsent)
+	}
+	n, err := p.Write(b)
+	l.sent = n > 0
+	switch {
+	case err == nil:
+		l.sent = true
+		return nil
+	case n == 0 && port.IsTimeout(err):
+		// The peer's window is full: it has not read for long, and the kernel would send this later, unasked.
+		return fmt.Errorf("the line takes no request: %w", drivers.ErrUnsent)
+	case n == 0:
+		return fmt.Errorf("%w: %w", closed(err), drivers.ErrUnsent)
+	}
+	return closed(err)
+}
+
+// read adds to buf what the stream brings until the deadline.
+func (l *Link) read(p port.Port) error {
+	if l.filled == len(l.buf) {
+		l.filled = copy(l.buf[:], l.buf[len(l.buf)/2:]) // a peer that never stops: only the newest can be the answer
+	}
+	n, err := p.Read(l.buf[l.filled:])
+	l.filled += n
+	switch {
+	case n > 0:
+		l.silent = 0
+		return nil
+	case !port.IsTimeout(err):
+		return closed(err)
+	case l.filled > 0 && l.cfg.Framing == RTU:
+		return fmt.Errorf("%w: % x holds no frame of ours", errGarbled, l.buf[:min(l.filled, 16)])
+	}
+	l.silent++
+	if l.silent >= maxSilent && l.cfg.Framing == TCP {
+		return fmt.Errorf("no answer to %d requests in a row, the connection is made anew: %w", l.silent, io.ErrNoProgress)
+	}
+	return fmt.Errorf("%w within %v", errMute, l.cfg.Timeout)
+}
+
+// closed says what io.EOF means here.
+func closed(err error) error {
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("the other end has closed: %w", err)
+	case errors.Is(err, net.ErrClosed):
+		return fmt.Errorf("the connection was closed: %w", err)
+	}
+	return err
+}
+
+var _ gomodbus.Transporter = (*Link)(nil)
