@@ -9,10 +9,10 @@ import (
 	"edged/uaserver/wire"
 )
 
-// statuses that package tag has no name for.
+// Statuses that package tag has no name for.
 const (
-	badAttributeIDInvalid = tag.Status(0x80350000)
-	badNodeIDUnknown      = tag.BadNodeIDUnknown
+	badAttributeIDInvalid     = tag.Status(0x80350000)
+	badIndexRangeDataMismatch = tag.Status(0x80EA0000)
 )
 
 // Read reads attributes; each item gets its Result. Values of managed nodes come from their managers, with the
@@ -133,7 +133,7 @@ func (n *Node) has(a ua.AttributeID) bool {
 func (n *Node) attribute(a ua.AttributeID, rights Rights) (tag.Value, tag.Status) {
 	switch {
 	case n == nil:
-		return tag.Value{}, badNodeIDUnknown
+		return tag.Value{}, tag.BadNodeIDUnknown
 	case !n.has(a):
 		return tag.Value{}, badAttributeIDInvalid
 	case a == ua.AttributeIDValue:
@@ -154,8 +154,12 @@ func (n *Node) staticValue(rights Rights) (tag.Value, tag.Status) {
 		}
 		return n.Value, tag.Good
 	}
-	if st := n.readable(rights); st != tag.Good {
+	st := n.readable(rights)
+	switch {
+	case st != tag.Good:
 		return tag.Value{}, st
+	case n.live && n.Value.IsNull(): // told rather than given as a null: the server has no such value
+		return tag.Value{}, tag.BadNotReadable
 	}
 	return n.Value, tag.Good
 }

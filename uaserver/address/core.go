@@ -1,7 +1,6 @@
 package address
 
 import (
-	"context"
 	_ "embed"
 	"encoding/binary"
 	"errors"
@@ -172,9 +171,7 @@ func (r *coreReader) node(n *Node) {
 	if flags&hasValue != 0 {
 		n.Value = coreValue(r.text())
 	}
-	if flags&isLive != 0 {
-		n.Manager = unserved{}
-	}
+	n.live = flags&isLive != 0
 }
 
 // coreValue makes a Value of an encoded Variant; texts and bytes stay where they are.
@@ -237,26 +234,3 @@ func (v *view) linkCore(edges string, references int) bool {
 		}
 	})
 }
-
-// unserved stands in for the server where a value of the Server object is its to supply, until Manage names who does:
-// a client that reads it is told so rather than given a null.
-type unserved struct{}
-
-func (unserved) Read(_ context.Context, items []ReadItem) {
-	now := tag.Now()
-	for i := range items {
-		if !items[i].Result.Status.IsBad() {
-			items[i].Result.Status, items[i].Result.Server = tag.BadNotReadable, now
-		}
-	}
-}
-
-func (unserved) Write(_ context.Context, items []WriteItem) {
-	for i := range items {
-		if !items[i].Status.IsBad() {
-			items[i].Status = tag.BadNotWritable
-		}
-	}
-}
-
-func (unserved) Series(*Node) *Series { return nil }

@@ -13,42 +13,42 @@ import (
 	"edged/uaserver/wire"
 )
 
-// Node is one node of the address space (Part 3, 5). Everything but a static Value is set before the node is added to
-// a Space and is read only afterwards.
+// Node is one node of the address space (Part 3, 5). Everything but its references is set before the node is added to
+// a Space, or before the Space is served, and is read only afterwards.
 type Node struct {
 	ID          wire.NodeID
-	Class       ua.NodeClass
-	BrowseNS    uint16
 	BrowseName  string
 	DisplayName string // empty: the BrowseName
 	Description string
+	Class       ua.NodeClass
+	BrowseNS    uint16
 
-	// Variables and variable types.
-	DataType    wire.NodeID
-	Rank        int32 // ValueRank: -1 scalar, 1 one dimension
-	Dims        []uint32
-	Access      ua.AccessLevelType // of anybody; a user's is this masked by his Rights
-	MinSampling float64            // MinimumSamplingInterval in milliseconds; -1 not known, 0 continuous
-	Historizing bool
-
-	// Types, methods, objects and views.
-	Abstract      bool
-	Symmetric     bool // reference types
-	InverseName   string
+	Abstract      bool  // types
+	Symmetric     bool  // reference types
 	Executable    bool  // methods
 	EventNotifier uint8 // objects and views
+	Historizing   bool
+	Access        ua.AccessLevelType // of anybody; a user's is this masked by his Rights
+
+	live bool     // its Value, while null, is not an empty one but one that nobody supplies
+	kind uint16   // of a reference type: its index in view.kinds
+	Rank int32    // ValueRank: -1 scalar, 1 one dimension
+	Dims []uint32 // ArrayDimensions
+
+	DataType    wire.NodeID // of variables and variable types
+	MinSampling float64     // MinimumSamplingInterval in milliseconds; -1 not known, 0 continuous
+	InverseName string      // of reference types
 
 	// Value is the value of a variable or variable type without a manager, and the DataTypeDefinition of a data type
 	// (an encoded StructureDefinition or EnumDefinition).
 	Value tag.Value
-	// Manager supplies values; nil: Value.
+	// Manager supplies values; nil: Value. Managers are compared, so their types are comparable.
 	Manager NodeManager
 	// Ref is the tag behind a variable; 0: none.
 	Ref tag.Ref
 	// Token is the manager's own number for the node.
 	Token uint32
 
-	kind  uint16                // of a reference type: its index in view.kinds
 	links atomic.Pointer[links] // its references; replaced by a Space as a whole
 }
 

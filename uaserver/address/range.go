@@ -205,8 +205,8 @@ func cutArray(v tag.Value, low, high uint32) (tag.Value, bool) {
 }
 
 // ReplaceRange returns old with the elements, characters or bytes that r names replaced by part, for writes (Part 4,
-// 5.10.4.2). part has to be of old's kind (else BadTypeMismatch), as long as the range (else BadIndexRangeInvalid), and
-// the range within old (else BadIndexRangeNoData). A scalar may stand for a range of one element. old is unchanged.
+// 5.10.4.2 and 7.27). part has to be of old's kind, and an array where old is one (else BadTypeMismatch), as long as the
+// range (else BadIndexRangeDataMismatch), and the range within old (else BadIndexRangeNoData). old is unchanged.
 func ReplaceRange(old, part tag.Value, r Range) (tag.Value, tag.Status) {
 	switch {
 	case r.Dims == 0:
@@ -220,48 +220,47 @@ func ReplaceRange(old, part tag.Value, r Range) (tag.Value, tag.Status) {
 	}
 	switch old.Kind() {
 	case tag.Bool:
-		return replaceSlice(old, part, r, func(v tag.Value) bool { return v.Bool() })
+		return replaceSlice[bool](old, part, r)
 	case tag.Int8:
-		return replaceSlice(old, part, r, func(v tag.Value) int8 { return int8(v.Bits()) })
+		return replaceSlice[int8](old, part, r)
 	case tag.Uint8:
-		return replaceSlice(old, part, r, func(v tag.Value) uint8 { return uint8(v.Bits()) })
+		return replaceSlice[uint8](old, part, r)
 	case tag.Int16:
-		return replaceSlice(old, part, r, func(v tag.Value) int16 { return int16(v.Bits()) })
+		return replaceSlice[int16](old, part, r)
 	case tag.Uint16:
-		return replaceSlice(old, part, r, func(v tag.Value) uint16 { return uint16(v.Bits()) })
+		return replaceSlice[uint16](old, part, r)
 	case tag.Int32:
-		return replaceSlice(old, part, r, func(v tag.Value) int32 { return int32(v.Bits()) })
+		return replaceSlice[int32](old, part, r)
 	case tag.Uint32:
-		return replaceSlice(old, part, r, func(v tag.Value) uint32 { return uint32(v.Bits()) })
+		return replaceSlice[uint32](old, part, r)
 	case tag.Int64:
-		return replaceSlice(old, part, r, func(v tag.Value) int64 { return int64(v.Bits()) })
+		return replaceSlice[int64](old, part, r)
 	case tag.Uint64:
-		return replaceSlice(old, part, r, func(v tag.Value) uint64 { return v.Bits() })
+		return replaceSlice[uint64](old, part, r)
 	case tag.Float32:
-		return replaceSlice(old, part, r, func(v tag.Value) float32 { return v.Any().(float32) })
+		return replaceSlice[float32](old, part, r)
 	case tag.Float64:
-		return replaceSlice(old, part, r, func(v tag.Value) float64 { return v.Any().(float64) })
+		return replaceSlice[float64](old, part, r)
 	case tag.String:
-		return replaceSlice(old, part, r, tag.Value.Text)
+		return replaceSlice[string](old, part, r)
 	case tag.DateTime:
-		return replaceSlice(old, part, r, func(v tag.Value) tag.Time { return tag.Time(v.Bits()) })
+		return replaceSlice[tag.Time](old, part, r)
 	case tag.StatusCode:
-		return replaceSlice(old, part, r, func(v tag.Value) tag.Status { return tag.Status(v.Bits()) })
+		return replaceSlice[tag.Status](old, part, r)
 	case tag.ByteString:
-		return replaceSlice(old, part, r, tag.Value.Bytes)
+		return replaceSlice[[]byte](old, part, r)
 	}
 	return tag.Value{}, tag.BadTypeMismatch
 }
 
-func replaceSlice[T tag.Element](old, part tag.Value, r Range, scalar func(tag.Value) T) (tag.Value, tag.Status) {
+func replaceSlice[T tag.Element](old, part tag.Value, r Range) (tag.Value, tag.Status) {
 	s, _ := tag.Slice[T](old)
 	p, ok := tag.Slice[T](part)
-	if !ok {
-		p = []T{scalar(part)}
-	}
 	switch {
+	case !ok:
+		return tag.Value{}, tag.BadTypeMismatch
 	case uint64(len(p)) != uint64(r.High-r.Low)+1:
-		return tag.Value{}, tag.BadIndexRangeInvalid
+		return tag.Value{}, badIndexRangeDataMismatch
 	case uint64(r.High) >= uint64(len(s)):
 		return tag.Value{}, tag.BadIndexRangeNoData
 	}
@@ -279,7 +278,7 @@ func replaceText(old, part tag.Value, r Range) (tag.Value, tag.Status) {
 	case tag.String:
 		s := old.Text()
 		if uint64(utf8.RuneCountInString(part.Text())) != length {
-			return tag.Value{}, tag.BadIndexRangeInvalid
+			return tag.Value{}, badIndexRangeDataMismatch
 		}
 		if uint64(r.High) >= uint64(utf8.RuneCountInString(s)) {
 			return tag.Value{}, tag.BadIndexRangeNoData
@@ -288,7 +287,7 @@ func replaceText(old, part tag.Value, r Range) (tag.Value, tag.Status) {
 		return tag.Of(s[:from] + part.Text() + s[to:]), tag.Good
 	case tag.ByteString:
 		if uint64(part.Len()) != length {
-			return tag.Value{}, tag.BadIndexRangeInvalid
+			return tag.Value{}, badIndexRangeDataMismatch
 		}
 		if uint64(r.High) >= uint64(old.Len()) {
 			return tag.Value{}, tag.BadIndexRangeNoData

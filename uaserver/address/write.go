@@ -42,7 +42,7 @@ func (v *view) writable(it *WriteItem, rights Rights) tag.Status {
 	n := it.Node
 	switch {
 	case n == nil:
-		return badNodeIDUnknown
+		return tag.BadNodeIDUnknown
 	case !n.has(it.Attribute):
 		return badAttributeIDInvalid
 	case it.Attribute != ua.AttributeIDValue || n.Class != ua.NodeClassVariable:
@@ -78,12 +78,26 @@ func (v *view) accept(n *Node, r Range, d *wire.DataValue) tag.Status {
 		return tag.BadTypeMismatch
 	}
 	if r.Dims != 0 {
-		return tag.Good // a part: its length and place are the manager's to compare with what is there
+		return n.acceptPart(r, s)
 	}
 	if !rankTakes(n.Rank, s.dims) {
 		return tag.BadTypeMismatch
 	}
 	if s.dims == 1 && len(n.Dims) == 1 && n.Dims[0] != 0 && uint64(d.Value.Len()) > uint64(n.Dims[0]) && d.Value.IsArray() {
+		return tag.BadTypeMismatch
+	}
+	return tag.Good
+}
+
+// acceptPart checks the form of a part. Its length and its place are the manager's to compare with what is there.
+func (n *Node) acceptPart(r Range, part shape) tag.Status {
+	text := part.kind == uint8(tag.String) || part.kind == uint8(tag.ByteString)
+	switch {
+	case n.Rank == -1 && !text: // a scalar has parts only if it is text
+		return tag.BadIndexRangeNoData
+	case part.dims == 0 && (n.Rank > 0 || !text):
+		return tag.BadTypeMismatch // also one element is an array (Part 4, 5.10.4.2)
+	case part.dims > r.Dims:
 		return tag.BadTypeMismatch
 	}
 	return tag.Good

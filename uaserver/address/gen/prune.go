@@ -3,9 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-
-	"edged/drivers/tag"
-	"edged/uaserver/wire"
 )
 
 // pruned are the instances that offer what the server does not serve. Each goes with everything that hangs on pruned
@@ -46,25 +43,12 @@ var pruned = []struct {
 	{16314, "FileSystem: files are not served"},
 }
 
-// facts are values of instances under Server that are true of every edged server.
-var facts = map[uint32]tag.Value{
-	2736: tag.Of(uint16(0)),           // MaxQueryContinuationPoints: the Query services are not served
-	2737: tag.Of(uint16(0)),           // MaxHistoryContinuationPoints
-	2994: tag.Of(false),               // Auditing
-	3704: tag.OfRaw(emptyStructures),  // SoftwareCertificates
-	3709: tag.Of(int32(0)),            // RedundancySupport: None
-	2271: tag.OfSlice([]string{"en"}), // LocaleIdArray
-	2294: tag.Of(false),               // ServerDiagnostics.EnabledFlag
-}
-
-var emptyStructures = []byte{22 | 0x80, 0, 0, 0, 0}
-
 // quiet are objects whose EventNotifier the NodeSet sets, while events are not served.
 var quiet = []uint32{2253}
 
 const server = 2253
 
-// prune takes out what is not served and sets the values that the NodeSet leaves to the server.
+// prune takes out what is not served, and marks the values that the NodeSet leaves to the server.
 func (m *model) prune() error {
 	gone := map[uint32]bool{}
 	for _, p := range pruned {
@@ -85,13 +69,6 @@ func (m *model) prune() error {
 	m.invert()
 	for _, id := range quiet {
 		m.byID[id].x.EventNotifier = 0
-	}
-	for id, v := range facts {
-		n := m.byID[id]
-		if n == nil || n.value != nil {
-			return fmt.Errorf("i=%d is to get a value, but is gone or has one", id)
-		}
-		n.value = wire.AppendVariant(nil, v)
 	}
 	m.byID[2294].access = 1 // EnabledFlag: cannot be switched
 	m.markLive(server)
