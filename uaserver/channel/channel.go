@@ -3,51 +3,163 @@
 package channel
 
 import (
+	"errors"
+	"log/slog"
 	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
 
 	"github.com/gopcua/opcua/ua"
+	"github.com/gopcua/opcua/uapolicy"
 )
 
 // Channel is a SecureChannel and its connection: one ends with the other.
-type Channel struct{}
+type Channel struct {
+	s      *Server
+	conn   net.Conn
+	addr   netip.Addr // of the peer, without port; zero if it has none
+	number uint64     // order of arrival
+	began  time.Time
+	log    *slog.Logger
+
+	trusted atomic.Bool // a session was activated
+	closing atomic.Bool // set with out.mu held; nothing more is read or answered
+
+	// Set by the read goroutine before the Handler hears of the channel, constant afterwards.
+	id          uint32
+	url         string
+	policy      *policy
+	mode        ua.MessageSecurityMode
+	certificate []byte                        // the client's own
+	asymmetric  *uapolicy.EncryptionAlgorithm // nil with policy None
+	chunk       int                           // bytes of a chunk that we send
+	body        int                           // bytes of a message in such a chunk
+	maxMessage  int                           // bytes of a response that the client takes; 0: no limit
+	maxChunks   int                           // chunks of a response that the client takes; 0: no limit
+	maxChunk    int                           // bytes of a chunk that we take
+
+	in  input
+	out output
+}
 
 // ID is the SecureChannelId.
-func (c *Channel) ID() uint32 { return 0 }
+func (c *Channel) ID() uint32 { return c.id }
 
 // PolicyURI is the channel's security policy.
-func (c *Channel) PolicyURI() string { return "" }
+func (c *Channel) PolicyURI() string { return c.policy.uri }
 
 // Mode is the channel's security mode.
-func (c *Channel) Mode() ua.MessageSecurityMode { return 0 }
+func (c *Channel) Mode() ua.MessageSecurityMode { return c.mode }
 
 // ClientCertificate is the client's own certificate (DER, without its issuers), nil with policy None. It is read only.
-func (c *Channel) ClientCertificate() []byte { return nil }
+func (c *Channel) ClientCertificate() []byte { return c.certificate }
 
 // ServerCertificate is the gateway's certificate (DER), nil where there is none. It is read only.
-func (c *Channel) ServerCertificate() []byte { return nil }
+func (c *Channel) ServerCertificate() []byte {
+	if c.s.cfg.Certificate == nil {
+		return nil
+	}
+	return c.s.cfg.Certificate.DER()
+}
 
 // RemoteAddr is the client's address.
-func (c *Channel) RemoteAddr() net.Addr { return nil }
+func (c *Channel) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
 
 // EndpointURL is the URL that the client named in its Hello.
-func (c *Channel) EndpointURL() string { return "" }
+func (c *Channel) EndpointURL() string { return c.url }
 
 // Sign signs the concatenation of data with the gateway's key, as CreateSession's serverSignature wants it (Part 4,
 // 5.6.2). With policy None the signature is empty.
-func (c *Channel) Sign(data ...[]byte) (*ua.SignatureData, error) { return nil, nil }
+func (c *Channel) Sign(data ...[]byte) (*ua.SignatureData, error) {
+	if c.asymmetric == nil {
+		return &ua.SignatureData{}, nil
+	}
+	var sig []byte
+	err := c.s.private(func() (err error) {
+		sig, err = c.asymmetric.Signature(concat(data))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &ua.SignatureData{Algorithm: c.asymmetric.SignatureURI(), Signature: sig}, nil
+}
 
 // Verify checks a signature by the client's key over the concatenation of data, as ActivateSession's clientSignature is
-// (Part 4, 5.6.3). The error is the status to answer: BadApplicationSignatureInvalid.
-func (c *Channel) Verify(sig *ua.SignatureData, data ...[]byte) error { return nil }
+// (Part 4, 5.6.3). The error is the status to answer: BadApplicationSignatureInvalid. With policy None nothing is signed.
+func (c *Channel) Verify(sig *ua.SignatureData, data ...[]byte) error {
+	if c.asymmetric == nil {
+		return nil
+	}
+	if sig == nil || sig.Algorithm != c.asymmetric.SignatureURI() || len(sig.Signature) != c.asymmetric.RemoteSignatureLength() {
+		return ua.StatusBadApplicationSignatureInvalid
+	}
+	if guard(func() error { return c.asymmetric.VerifySignature(concat(data), sig.Signature) }) != nil {
+		return ua.StatusBadApplicationSignatureInvalid
+	}
+	return nil
+}
+
+func concat(data [][]byte) []byte {
+	var all []byte
+	for _, d := range data {
+		all = append(all, d...)
+	}
+	return all
+}
 
 // Trusted lifts the limit on requests from Limits.Login to Limits.Request, and keeps the connection from giving way to
 // new ones. It is called when a session was activated on the channel.
-func (c *Channel) Trusted() {}
-
-// Reply sends a response to the request with that id; each request gets one. Any goroutine may call it; responses go out
-// in the order of the calls. It never waits for the socket. It returns ErrTooLarge or ErrClosed.
-func (c *Channel) Reply(id uint32, b Body) error { return nil }
+func (c *Channel) Trusted() { c.trusted.Store(true) }
 
 // Close ends the channel after the responses before it were sent. Unless code is Good, the client is told it in an Error
-// message (Part 6, 7.1.2.5).
-func (c *Channel) Close(code ua.StatusCode) {}
+// message (Part 6, 7.1.2.5). Any goroutine may call it; it does not wait.
+func (c *Channel) Close(code ua.StatusCode) {
+	if code == ua.StatusOK {
+		c.end(nil)
+		return
+	}
+	c.end(&fault{code: code})
+}
+
+// run is the life of the connection, in its read goroutine.
+func (c *Channel) run() {
+	err := c.converse()
+	var f *fault
+	if errors.As(err, &f) {
+		c.log.Warn("connection refused or broken off", "channel", c.id, "code", codeName(f.code), "reason", f.Error())
+		c.end(f)
+	} else {
+		c.log.Debug("connection ended", "channel", c.id, "reason", err)
+	}
+	c.finish(f != nil || c.closing.Load())
+	if c.id != 0 {
+		c.s.handler.Closed(c)
+	}
+}
+
+// finish closes the connection. polite gives the peer until linger to take what was sent: closing with unread input would
+// reset the connection, and the peer would never see why (Part 6, 7.1.2.5 wants it told).
+func (c *Channel) finish(polite bool) {
+	c.end(nil)
+	if polite {
+		c.in.discard(c.conn, c.s.linger)
+	}
+	c.conn.Close()
+	c.out.finish()
+	c.in.finish()
+}
+
+// drop closes the connection at once.
+func (c *Channel) drop(why string) {
+	c.log.Warn("connection dropped", "channel", c.id, "reason", why)
+	c.conn.Close()
+}
+
+func codeName(code ua.StatusCode) string {
+	if d, ok := ua.StatusCodes[code]; ok {
+		return d.Name
+	}
+	return code.Error()
+}

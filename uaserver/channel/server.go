@@ -2,98 +2,278 @@ package channel
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/gopcua/opcua/ua"
-
-	"edged/drivers/tag"
-	"edged/uaserver/pki"
-	"edged/uaserver/wire"
 )
-
-// Handler answers the requests of open channels.
-type Handler interface {
-	// Serve runs in the connection's read goroutine; no other request of the channel is read meanwhile. r and everything
-	// that aliases its body are valid until Serve returns; its Channel and ID may be kept for a later Reply.
-	Serve(r *Request)
-	// Closed is called once for a channel that was open, after its last Serve has returned.
-	Closed(c *Channel)
-}
-
-// Request is one whole request message.
-type Request struct {
-	Channel *Channel
-	ID      uint32      // request id of the sequence header, which the response carries
-	Type    uint32      // numeric id in namespace 0 of the request's encoding; 0 for any other NodeId
-	Body    wire.Reader // stands at the RequestHeader
-}
-
-// Reply sends the response to r: Channel.Reply with the request's id.
-func (r *Request) Reply(b Body) error { return r.Channel.Reply(r.ID, b) }
-
-// Body appends a response: the NodeId of its encoding, then all of it.
-type Body interface {
-	AppendTo(dst []byte) []byte
-}
-
-// Errors of Reply.
-var (
-	// ErrTooLarge says that the response exceeds what the client takes (MaxMessageSize, MaxChunkCount of its Hello) or
-	// Limits.Response. Nothing was sent; a fault with BadResponseTooLarge can be.
-	ErrTooLarge = errors.New("channel: response exceeds the client's limits")
-	// ErrClosed says that the channel is gone.
-	ErrClosed = errors.New("channel: closed")
-)
-
-// Policy is a security policy that is offered, with the modes in which it is.
-type Policy struct {
-	URI   string
-	Modes []ua.MessageSecurityMode
-}
-
-// Limits bound what peers can make the server hold. Zero values mean the defaults.
-type Limits struct {
-	Connections int           // at once (110)
-	PerAddress  int           // connections at once from one IP address (Connections)
-	Buffer      int           // bytes of a chunk, both ways; at least 8192 (65535: Part 6, 7.1.2.3)
-	Login       int           // bytes of a request before Trusted (64 KiB)
-	Request     int           // bytes of a request afterwards (16 MiB)
-	Response    int           // bytes of a response (16 MiB)
-	Output      int           // bytes that may wait for a slow reader before its connection is closed (4 MiB)
-	Handshake   time.Duration // for hello and open together, and for every unfinished request before Trusted (10 s)
-	Stall       time.Duration // without progress in an unfinished request, or in sending (60 s)
-	MinLifetime time.Duration // of a security token (10 s)
-	MaxLifetime time.Duration // of a security token (1 h)
-}
-
-// Config is what a Server needs.
-type Config struct {
-	Certificate *pki.Own  // nil where only policy None is offered
-	Trust       pki.Trust // asked about the certificate of each secured channel, at open and renewal
-	Policies    []Policy  // offered; None is always accepted, for discovery: the Handler decides what it may do
-	Limits      Limits
-	Account     tag.Account  // charged with unfinished requests and waiting output; nil: not counted
-	Log         *slog.Logger // nil: slog.Default
-}
 
 // Server accepts connections and runs their channels.
 type Server struct {
 	cfg     Config
 	handler Handler
+	linger  time.Duration // for a peer to take the Error message before its connection is closed
+	keys    chan struct{} // a place for each private key operation at a time
+	ids     atomic.Uint32 // last SecureChannelId
+
+	mu        sync.Mutex // guards all below
+	closing   bool
+	listeners map[net.Listener]struct{}
+	channels  map[*Channel]struct{}
+	byAddress map[netip.Addr]int
+	number    uint64 // connections so far
+	running   sync.WaitGroup
 }
 
 // New returns a Server that gives requests to h.
-func New(cfg Config, h Handler) *Server { return &Server{cfg: cfg, handler: h} }
+func New(cfg Config, h Handler) *Server {
+	cfg.Limits = cfg.Limits.withDefaults()
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	s := &Server{cfg: cfg, handler: h, linger: linger,
+		keys:      make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)),
+		listeners: map[net.Listener]struct{}{}, channels: map[*Channel]struct{}{}, byAddress: map[netip.Addr]int{}}
+	var first [4]byte
+	rand.Read(first[:])
+	s.ids.Store(binary.LittleEndian.Uint32(first[:]))
+	return s
+}
 
-// Serve accepts connections from l until Shutdown, which closes l and makes Serve return nil, or until l fails.
-func (s *Server) Serve(l net.Listener) error { return nil }
+// Serve accepts connections from l until Shutdown, which closes l and makes Serve return nil, or until l fails. Nothing
+// that a peer does or leaves undone delays it.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		l.Close()
+		return nil
+	}
+	s.listeners[l] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.listeners, l)
+		s.mu.Unlock()
+		l.Close()
+	}()
+	var pause time.Duration
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if s.isClosing() {
+				return nil
+			}
+			if ne, ok := err.(net.Error); !ok || !ne.Timeout() && !temporary(err) {
+				return fmt.Errorf("accept on %v: %w", l.Addr(), err)
+			}
+			// Out of descriptors: connections that end give some back.
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			s.cfg.Log.Error("accept", "listener", l.Addr(), "error", err, "again in", pause)
+			time.Sleep(pause)
+			continue
+		}
+		pause = 0
+		if c := s.admit(conn); c != nil {
+			go s.run(c)
+		}
+	}
+}
+
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
 
 // ServeConn runs one connection and returns when it has ended. It closes conn.
-func (s *Server) ServeConn(conn net.Conn) {}
+func (s *Server) ServeConn(conn net.Conn) {
+	if c := s.admit(conn); c != nil {
+		s.run(c)
+	}
+}
+
+func (s *Server) run(c *Channel) {
+	defer s.running.Done()
+	defer s.leave(c)
+	c.run()
+}
+
+// admit makes room for a connection, or refuses it. Where a bound is reached, the oldest connection on which no session
+// was activated gives way: honest clients activate one soon.
+func (s *Server) admit(conn net.Conn) *Channel {
+	c := &Channel{s: s, conn: conn, addr: addressOf(conn), began: time.Now(), policy: policies[ua.SecurityPolicyURINone],
+		log: s.cfg.Log.With("remote", remoteOf(conn))}
+	c.in.account, c.out.account = s.cfg.Account, s.cfg.Account
+	c.attach()
+	s.mu.Lock()
+	l := &s.cfg.Limits
+	ok := !s.closing
+	if ok && s.byAddress[c.addr] >= l.PerAddress {
+		ok = s.giveWay(c.addr, "too many connections from its address")
+	}
+	if ok && len(s.channels) >= l.Connections {
+		ok = s.giveWay(netip.Addr{}, "too many connections")
+	}
+	if ok {
+		s.number++
+		c.number = s.number
+		s.channels[c] = struct{}{}
+		s.byAddress[c.addr]++
+		s.running.Add(1)
+	}
+	s.mu.Unlock()
+	if !ok {
+		c.refuse()
+		return nil
+	}
+	return c
+}
+
+// giveWay drops the oldest connection without a session, of one address if addr is valid. s.mu is held.
+func (s *Server) giveWay(addr netip.Addr, why string) bool {
+	var oldest *Channel
+	for c := range s.channels {
+		if !c.trusted.Load() && (!addr.IsValid() || c.addr == addr) && (oldest == nil || c.number < oldest.number) {
+			oldest = c
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	s.forget(oldest)
+	oldest.drop(why + "; it has no session")
+	return true
+}
+
+// forget stops counting a connection. s.mu is held.
+func (s *Server) forget(c *Channel) {
+	if _, ok := s.channels[c]; !ok {
+		return
+	}
+	delete(s.channels, c)
+	if s.byAddress[c.addr]--; s.byAddress[c.addr] <= 0 {
+		delete(s.byAddress, c.addr)
+	}
+}
+
+func (s *Server) leave(c *Channel) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(c)
+}
+
+// refuse tells a client that there is no room, as far as the socket takes it at once, and closes.
+func (c *Channel) refuse() {
+	c.log.Warn("connection refused: too many connections")
+	c.out.mu.Lock()
+	c.out.writeNow(appendError(nil, ua.StatusBadTCPServerTooBusy, "too many connections"))
+	c.out.mu.Unlock()
+	c.conn.Close()
+}
+
+// Connections is how many connections there are.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.channels)
+}
 
 // Shutdown closes listeners, lets waiting replies go out, closes all connections and waits for their goroutines. When ctx
-// ends first, what still waits to be sent is given up, and ctx's error is returned.
-func (s *Server) Shutdown(ctx context.Context) error { return nil }
+// ends first, what still waits to be sent is given up, and ctx's error is returned without waiting for Handlers.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.closing = true
+	for l := range s.listeners {
+		l.Close()
+	}
+	open := slices.Collect(maps.Keys(s.channels))
+	s.mu.Unlock()
+	for _, c := range open {
+		c.Close(ua.StatusBadServerHalted)
+	}
+	done := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	for _, c := range open {
+		c.conn.Close()
+	}
+	return ctx.Err()
+}
+
+// private runs a private key operation beside the read goroutine, whose stack stays small, and no more of them at a time
+// than leaves a core to those who are connected.
+func (s *Server) private(f func() error) error {
+	s.keys <- struct{}{}
+	done := make(chan error, 1)
+	go func() {
+		defer func() { <-s.keys }()
+		done <- guard(f)
+	}()
+	return <-done
+}
+
+// nextID gives the next SecureChannelId. The first is random, so that a client of an earlier process finds nobody else's.
+func (s *Server) nextID() uint32 {
+	for {
+		if id := s.ids.Add(1); id != 0 {
+			return id
+		}
+	}
+}
+
+// offers reports whether a policy is accepted.
+func (s *Server) offers(uri string) bool {
+	if uri == ua.SecurityPolicyURINone {
+		return true
+	}
+	return s.cfg.Certificate != nil && s.cfg.Trust != nil && slices.ContainsFunc(s.cfg.Policies, func(p Policy) bool { return p.URI == uri })
+}
+
+// offersMode reports whether a mode is accepted with a policy. None goes with policy None, and with no other.
+func (s *Server) offersMode(uri string, mode ua.MessageSecurityMode) bool {
+	if uri == ua.SecurityPolicyURINone || mode == ua.MessageSecurityModeNone {
+		return uri == ua.SecurityPolicyURINone && mode == ua.MessageSecurityModeNone
+	}
+	return slices.ContainsFunc(s.cfg.Policies, func(p Policy) bool { return p.URI == uri && slices.Contains(p.Modes, mode) })
+}
+
+// addressOf is the peer's IP address, without the port.
+func addressOf(conn net.Conn) netip.Addr {
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}
+
+func remoteOf(conn net.Conn) string {
+	if a := conn.RemoteAddr(); a != nil {
+		return a.String()
+	}
+	return "unknown"
+}
+
+// temporary reports errors of accept that pass: too many open files, and a connection that was gone before it was taken.
+func temporary(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
+		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.EINTR)
+}

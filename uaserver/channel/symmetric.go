@@ -1,0 +1,196 @@
+package channel
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+	"hash"
+	"time"
+
+	"github.com/gopcua/opcua/ua"
+)
+
+// Sizes of Basic256Sha256 (Part 7): HMAC-SHA2-256 signs, AES256-CBC encrypts.
+const (
+	nonceSize = 32
+	macSize   = sha256.Size
+	macKey    = 32
+	cbcKey    = 32
+	blockSize = aes.BlockSize
+
+	secureFrom = 16 // where the encrypted part of a symmetric chunk begins: behind message and security header
+	seqSize    = 8
+)
+
+// token is one SecurityToken with its keys. What it holds for receiving belongs to the read goroutine, what it holds for
+// sending to the holder of output.mu.
+type token struct {
+	id      uint32
+	created time.Time
+	life    time.Duration
+	recv    keys
+	send    keys
+}
+
+// expired reports whether messages secured with t are no longer taken: a quarter of its lifetime after its end, which
+// Part 6, 6.7.3 grants to messages on their way.
+func (t *token) expired(now time.Time) bool { return now.After(t.end()) }
+
+func (t *token) end() time.Time { return t.created.Add(t.life + t.life/4) }
+
+// cbc is a CBC mode whose initialization vector can be set again. Every chunk begins with the token's (Part 6, 6.7.5).
+type cbc interface {
+	cipher.BlockMode
+	SetIV([]byte)
+}
+
+// keys secure one direction of one token. They are made once and used for every chunk.
+type keys struct {
+	mac hash.Hash
+	cbc cbc // nil in mode Sign
+	iv  [blockSize]byte
+	sum [macSize]byte // scratch
+}
+
+// derive sets the keys of one direction (Part 6, 6.7.5): secret is the receiver's nonce, seed the sender's.
+func (k *keys) derive(secret, seed []byte, mode ua.MessageSecurityMode, newMode func(cipher.Block, []byte) cipher.BlockMode) error {
+	stream := pSHA256(secret, seed, macKey+cbcKey+blockSize)
+	k.mac = hmac.New(sha256.New, stream[:macKey])
+	if mode != ua.MessageSecurityModeSignAndEncrypt {
+		return nil
+	}
+	copy(k.iv[:], stream[macKey+cbcKey:])
+	block, err := aes.NewCipher(stream[macKey : macKey+cbcKey])
+	if err != nil {
+		return err
+	}
+	k.cbc = newMode(block, k.iv[:]).(cbc)
+	return nil
+}
+
+// pSHA256 is P_hash of RFC 5246, 5 with HMAC-SHA-256.
+func pSHA256(secret, seed []byte, n int) []byte {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(seed)
+	a := mac.Sum(nil)
+	var out []byte
+	for len(out) < n {
+		mac.Reset()
+		mac.Write(a)
+		mac.Write(seed)
+		out = mac.Sum(out)
+		mac.Reset()
+		mac.Write(a)
+		a = mac.Sum(a[:0])
+	}
+	return out[:n]
+}
+
+// bodySize is how much of a message fits into a chunk of at most limit bytes.
+func bodySize(limit int, mode ua.MessageSecurityMode) int {
+	switch mode {
+	case ua.MessageSecurityModeSign:
+		return limit - headerSize - macSize
+	case ua.MessageSecurityModeSignAndEncrypt:
+		return (limit-secureFrom)/blockSize*blockSize - seqSize - macSize - 1
+	}
+	return limit - headerSize
+}
+
+// sealedSize is the size of a chunk with n bytes of a message.
+func sealedSize(n int, mode ua.MessageSecurityMode) int {
+	switch mode {
+	case ua.MessageSecurityModeSign:
+		return headerSize + n + macSize
+	case ua.MessageSecurityModeSignAndEncrypt:
+		return secureFrom + (seqSize+n+1+macSize+blockSize-1)/blockSize*blockSize
+	}
+	return headerSize + n
+}
+
+// seal secures a chunk in place: b has the chunk's final size, with headers and n bytes of body set.
+func (k *keys) seal(b []byte, n int, mode ua.MessageSecurityMode) {
+	if mode == ua.MessageSecurityModeNone {
+		return
+	}
+	signed := len(b) - macSize
+	if mode == ua.MessageSecurityModeSignAndEncrypt {
+		// PaddingSize counts the padding behind it; with keys of 256 bits there is no ExtraPaddingSize (Part 6, 6.7.2.5).
+		pad := byte(signed - headerSize - n - 1)
+		for i := headerSize + n; i < signed; i++ {
+			b[i] = pad
+		}
+	}
+	k.mac.Reset()
+	k.mac.Write(b[:signed])
+	k.mac.Sum(b[:signed])
+	if mode == ua.MessageSecurityModeSignAndEncrypt {
+		k.cbc.SetIV(k.iv[:])
+		k.cbc.CryptBlocks(b[secureFrom:], b[secureFrom:])
+	}
+}
+
+// open checks and decrypts a chunk in place and returns what lies between security header and padding: the sequence
+// header and the body. Whatever is wrong is reported alike, so that a peer learns nothing from the answer; padding is
+// looked at only when the signature over it was right.
+func (k *keys) open(b []byte, mode ua.MessageSecurityMode) ([]byte, bool) {
+	if mode == ua.MessageSecurityModeNone {
+		return b[secureFrom:], len(b) >= headerSize
+	}
+	if len(b) < headerSize+macSize {
+		return nil, false
+	}
+	if mode == ua.MessageSecurityModeSignAndEncrypt {
+		if (len(b)-secureFrom)%blockSize != 0 {
+			return nil, false
+		}
+		k.cbc.SetIV(k.iv[:])
+		k.cbc.CryptBlocks(b[secureFrom:], b[secureFrom:])
+	}
+	signed := len(b) - macSize
+	k.mac.Reset()
+	k.mac.Write(b[:signed])
+	if subtle.ConstantTimeCompare(k.mac.Sum(k.sum[:0]), b[signed:]) != 1 {
+		return nil, false
+	}
+	if mode == ua.MessageSecurityModeSignAndEncrypt {
+		return unpad(b[secureFrom:signed], 1)
+	}
+	return b[secureFrom:signed], true
+}
+
+// unpad cuts off padding and its size, whose width is 1 or, with ExtraPaddingSize, 2 bytes (Part 6, 6.7.2.5). What is left
+// holds at least a sequence header.
+func unpad(b []byte, width int) ([]byte, bool) {
+	if len(b) < seqSize+width {
+		return nil, false
+	}
+	pad := int(b[len(b)-1])
+	if width == 2 {
+		pad = pad<<8 | int(b[len(b)-2])
+	}
+	low := byte(pad)
+	end := len(b) - width - pad
+	if end < seqSize {
+		return nil, false
+	}
+	for _, p := range b[end : len(b)-width+1] {
+		if p != low {
+			return nil, false
+		}
+	}
+	return b[:end], true
+}
+
+// putHeader writes message header, channel id, token id and sequence header of a chunk.
+func putHeader(b []byte, kind string, channel, token, seq, request uint32) {
+	copy(b, kind)
+	binary.LittleEndian.PutUint32(b[4:], uint32(len(b)))
+	binary.LittleEndian.PutUint32(b[8:], channel)
+	binary.LittleEndian.PutUint32(b[12:], token)
+	binary.LittleEndian.PutUint32(b[16:], seq)
+	binary.LittleEndian.PutUint32(b[20:], request)
+}
