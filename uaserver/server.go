@@ -7,10 +7,12 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/gopcua/opcua/id"
 	"github.com/gopcua/opcua/ua"
 
 	"edged/drivers/tag"
@@ -19,9 +21,11 @@ import (
 	"edged/uaserver/pki"
 	"edged/uaserver/session"
 	"edged/uaserver/subscription"
+	"edged/uaserver/wire"
 )
 
-// Config is what a Server is made of. Space, Certificate and Policies have to be given.
+// Config is what a Server is made of. Space and Policies have to be given, and
+// Certificate unless None is the only policy.
 type Config struct {
 	Name           string // of the application, for people
 	ApplicationURI string // equal to the one in Certificate
@@ -111,6 +115,9 @@ type Server struct {
 	panics   atomic.Uint64
 	rejected rejections
 	stopping atomic.Bool
+
+	mu    sync.Mutex                      // guards all below
+	bound map[*channel.Channel][]*client // sessions by the channel that they are bound to
 }
 
 // rejections are counters of ServerDiagnosticsSummary (Part 5, 12.9).
@@ -127,6 +134,7 @@ type client struct {
 	browse  continuations
 	aliases aliases
 	wait    waiting
+	ch      *channel.Channel // that it is bound to; guarded by Server.mu
 }
 
 // may are the rights of the session's user.
@@ -138,10 +146,10 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Space == nil || cfg.Certificate == nil || len(cfg.Policies) == 0 {
-		return nil, errors.New("uaserver: an address space, a certificate and at least one policy are needed")
+	if cfg.Space == nil || len(cfg.Policies) == 0 {
+		return nil, errors.New("uaserver: an address space and at least one policy are needed")
 	}
-	s := &Server{cfg: cfg, space: cfg.Space, log: cfg.Log}
+	s := &Server{cfg: cfg, space: cfg.Space, log: cfg.Log, bound: map[*channel.Channel][]*client{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.endpoints = endpointsOf(&cfg)
 	s.sessions = session.New(session.Limits{
@@ -197,14 +205,57 @@ func (s *Server) Shutdown(ctx context.Context, reason string, after time.Duratio
 	s.channels.Shutdown(ctx)
 }
 
-// Closed tells that a channel ended. Its sessions live on, for a client that comes back.
-func (s *Server) Closed(c *channel.Channel) {}
+// Closed tells that a channel ended. Its sessions live on, for a client that comes back; the Publish requests that
+// came through it do not.
+func (s *Server) Closed(ch *channel.Channel) {
+	s.mu.Lock()
+	clients := s.bound[ch]
+	delete(s.bound, ch)
+	s.mu.Unlock()
+	for _, c := range clients {
+		c.pub.Detach(sender{ch})
+	}
+}
+
+// bind notes that a session is bound to a channel, and no longer to the one before.
+func (s *Server) bind(c *client, ch *channel.Channel) {
+	s.mu.Lock()
+	old := c.ch
+	if old == ch {
+		s.mu.Unlock()
+		return
+	}
+	s.unbind(c)
+	c.ch = ch
+	s.bound[ch] = append(s.bound[ch], c)
+	s.mu.Unlock()
+	if old != nil {
+		c.pub.Detach(sender{old})
+	}
+}
+
+// unbind is called with s.mu held.
+func (s *Server) unbind(c *client) {
+	if c.ch == nil {
+		return
+	}
+	rest := slices.DeleteFunc(s.bound[c.ch], func(o *client) bool { return o == c })
+	if len(rest) == 0 {
+		delete(s.bound, c.ch)
+	} else {
+		s.bound[c.ch] = rest
+	}
+	c.ch = nil
+}
 
 // sessionEnded is called once a session, when nobody can find it any more.
 func (s *Server) sessionEnded(se *session.Session, why session.Reason, deleteSubscriptions bool) {
 	c := se.Joined.(*client)
 	c.wait.cancelAll()
 	c.pub.Close(deleteSubscriptions)
+	s.mu.Lock()
+	s.unbind(c)
+	s.mu.Unlock()
 	s.log.Info("session ended", "session", se.Peer.Name, "client", se.Peer.ApplicationName, "from", se.Peer.Address,
 		"why", why.String())
 }
@@ -228,6 +279,37 @@ func (s *Server) Stats() Stats {
 	}
 	st.Requests["unsupported"] = s.unknown.Load()
 	return st
+}
+
+// subscriptionConfig fills in what the engine needs of the server.
+func (s *Server) subscriptionConfig() subscription.Config {
+	cfg := s.cfg.Subscription
+	cfg.Space, cfg.Log = s.space, s.log
+	if cfg.EURange == nil {
+		cfg.EURange = s.euRange
+	}
+	return cfg
+}
+
+// euRange finds the range of an analog variable, which percent deadbands refer to (Part 8, 7.2).
+func (s *Server) euRange(n *address.Node) (low, high float64, ok bool) {
+	s.space.References(n, func(kind *address.Node, inverse bool, target *address.Node) bool {
+		if inverse || target.BrowseNS != 0 || target.BrowseName != "EURange" || kind.ID != wire.NumericID(0, id.HasProperty) {
+			return true
+		}
+		r := wire.NewReader(target.Value.Bytes())
+		if r.Uint8() != 22 { // an ExtensionObject
+			return true
+		}
+		x := r.Extension()
+		if r.Err() == nil && x.Is(id.Range_Encoding_DefaultBinary) {
+			b := wire.NewReader(x.Body)
+			low, high = b.Float64(), b.Float64()
+			ok = b.Err() == nil && low < high
+		}
+		return !ok
+	})
+	return low, high, ok
 }
 
 // Engine is the subscription engine, for its figures.

@@ -46,7 +46,7 @@ var services = [...]service{
 	{"Read", id.ReadRequest_Encoding_DefaultBinary, activated, (*Server).read},
 	{"Write", id.WriteRequest_Encoding_DefaultBinary, activated, (*Server).write},
 	{"Browse", id.BrowseRequest_Encoding_DefaultBinary, activated, (*Server).browse},
-	{"BrowseNext", id.BrowseNextRequest_Encoding_DefaultBinary, activated, cold((*Server).browseNext)},
+	{"BrowseNext", id.BrowseNextRequest_Encoding_DefaultBinary, activated, (*Server).browseNext},
 	{"TranslateBrowsePathsToNodeIds", id.TranslateBrowsePathsToNodeIDsRequest_Encoding_DefaultBinary, activated, cold((*Server).translate)},
 	{"RegisterNodes", id.RegisterNodesRequest_Encoding_DefaultBinary, activated, cold((*Server).registerNodes)},
 	{"UnregisterNodes", id.UnregisterNodesRequest_Encoding_DefaultBinary, activated, cold((*Server).unregisterNodes)},
@@ -80,7 +80,6 @@ type call struct {
 	header wire.RequestHeader
 	client *client     // nil where no session is needed
 	body   wire.Reader // behind the RequestHeader
-	whole  wire.Reader // at the RequestHeader
 	typ    uint32      // type id of the request
 }
 
@@ -89,7 +88,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 // Serve answers one request in the connection's read goroutine.
 func (s *Server) Serve(r *channel.Request) {
 	c := calls.Get().(*call)
-	*c = call{s: s, ch: r.Channel, id: r.ID, whole: r.Body, body: r.Body, typ: r.Type}
+	*c = call{s: s, ch: r.Channel, id: r.ID, body: r.Body, typ: r.Type}
 	defer s.contain(r.Channel)
 	s.dispatch(c)
 	*c = call{}
@@ -178,7 +177,7 @@ func decodingStatus(err error) ua.StatusCode {
 // header, or a status for a ServiceFault.
 func cold[Req any](f func(*Server, *call, Req) (ua.Response, ua.StatusCode)) func(*Server, *call) {
 	return func(s *Server, c *call) {
-		m, err := wire.DecodeMessage(c.typ, &c.whole)
+		m, err := wire.DecodeRequest(c.typ, &c.body)
 		if err != nil {
 			c.fault(decodingStatus(err))
 			return
@@ -214,12 +213,14 @@ func responseHeader(handle uint32, code ua.StatusCode) *ua.ResponseHeader {
 	return &ua.ResponseHeader{Timestamp: time.Now().UTC(), RequestHandle: handle, ServiceResult: code}
 }
 
-// reply sends the answer. One that the client cannot take becomes a ServiceFault (Part 4, 5.3).
-func (c *call) reply(b channel.Body) {
+// reply sends the answer, and reports whether it went out. One that the client cannot take becomes a ServiceFault
+// (Part 4, 5.3).
+func (c *call) reply(b channel.Body) bool {
 	err := c.ch.Reply(c.id, b)
 	if errors.Is(err, channel.ErrTooLarge) {
 		c.fault(ua.StatusBadResponseTooLarge)
 	}
+	return err == nil
 }
 
 // fault answers with a ServiceFault.
@@ -302,7 +303,7 @@ func (w *waiting) cancelAll() {
 
 // apart runs f in a goroutine of its own, because it waits for devices, with the client's TimeoutHint as its deadline.
 // Where too many wait already the request is refused. f gets a call that lives as long as it needs; the bytes behind
-// c.body and c.whole are gone by then.
+// c.body are gone by then.
 func (s *Server) apart(c *call, f func(ctx context.Context, c *call)) bool {
 	limit := s.cfg.Limits.Request
 	if h := time.Duration(c.header.TimeoutHint) * time.Millisecond; h > 0 && h < limit {

@@ -1,0 +1,274 @@
+package uaserver
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gopcua/opcua/id"
+	"github.com/gopcua/opcua/ua"
+
+	"edged/drivers/tag"
+	"edged/uaserver/address"
+	"edged/uaserver/wire"
+)
+
+// slow is a NodeManager whose values come from devices: it may have to be waited for.
+type slow interface {
+	// Stale reports whether an item was answered with a value that is older than its reader wants it.
+	Stale(it *address.ReadItem, now tag.Time) bool
+	// Refresh reads the stale items' values from their devices, until ctx ends. The items are read again afterwards.
+	Refresh(ctx context.Context, items []address.ReadItem)
+	// Waits reports whether a write to the node waits for a device.
+	Waits(n *address.Node) bool
+}
+
+// freshness is how old a value may be whatever maxAge says: a younger one is never stale.
+const freshness = time.Second
+
+// node finds a node by the id that a client uses: its own, or an alias of RegisterNodes.
+func (c *call) node(n *wire.NodeID) *address.Node {
+	if c.client != nil && isAlias(n) {
+		return c.client.aliases.find(c.s.space, n.Num)
+	}
+	return c.s.space.Find(*n)
+}
+
+// reading is one Read in the making, and the Body of its answer.
+type reading struct {
+	handle uint32
+	stamps ua.TimestampsToReturn
+	items  []address.ReadItem
+	faults []itemFault
+}
+
+// itemFault is an item that must not be read.
+type itemFault struct {
+	item   int
+	status tag.Status
+}
+
+var readings = sync.Pool{New: func() any { return new(reading) }}
+
+func (r *reading) free() {
+	clear(r.items) // texts in it alias a connection's buffer, nodes may be removed
+	r.items, r.faults = r.items[:0], r.faults[:0]
+	readings.Put(r)
+}
+
+// read answers Read (Part 4, 5.11.2). What memory holds is answered at once; when values are older than the client
+// takes them, their devices are asked first.
+func (s *Server) read(c *call) {
+	req := c.body.ReadRequest()
+	if code := s.checkRead(c, &req); code != ua.StatusGood {
+		c.fault(code)
+		return
+	}
+	r := readings.Get().(*reading)
+	r.handle, r.stamps = c.header.Handle, req.Timestamps
+	age := fromMillis(req.MaxAge)
+	for v, ok := req.Next(); ok; v, ok = req.Next() {
+		if v.Encoding != "" || v.EncodingNS != 0 {
+			if st := checkEncoding(&v); st != tag.Good {
+				r.faults = append(r.faults, itemFault{len(r.items), st})
+			}
+		}
+		r.items = append(r.items, address.ReadItem{Node: c.node(&v.Node), Attribute: v.Attribute, Range: v.Range, MaxAge: age})
+	}
+	rights := c.client.may()
+	s.space.Read(s.ctx, rights, r.items)
+	if managers := r.stale(); managers != nil {
+		s.readSlowly(c, r, managers)
+		return
+	}
+	r.finish()
+	c.reply(r)
+	r.free()
+}
+
+func (s *Server) checkRead(c *call, req *wire.ReadRequest) ua.StatusCode {
+	switch {
+	case c.body.Err() != nil:
+		return decodingStatus(c.body.Err())
+	case !(req.MaxAge >= 0): // a NaN neither
+		return ua.StatusBadMaxAgeInvalid
+	case req.Timestamps > ua.TimestampsToReturnNeither:
+		return ua.StatusBadTimestampsToReturnInvalid
+	}
+	return operations(req.N, s.cfg.Limits.Nodes)
+}
+
+// operations compares the number of operations in a call with a limit.
+func operations(n, limit int) ua.StatusCode {
+	switch {
+	case n == 0:
+		return ua.StatusBadNothingToDo
+	case n > limit:
+		return ua.StatusBadTooManyOperations
+	}
+	return ua.StatusGood
+}
+
+// checkEncoding checks a DataEncoding (Part 4, 7.29): it goes with a Value alone, and only the default is there.
+func checkEncoding(v *wire.ReadValueID) tag.Status {
+	switch {
+	case v.Attribute != ua.AttributeIDValue:
+		return tag.Status(ua.StatusBadDataEncodingInvalid)
+	case v.EncodingNS == 0 && v.Encoding == "Default Binary":
+		return tag.Good
+	case v.EncodingNS == 0 && (v.Encoding == "Default XML" || v.Encoding == "Default JSON"):
+		return tag.Status(ua.StatusBadDataEncodingUnsupported)
+	}
+	return tag.Status(ua.StatusBadDataEncodingInvalid)
+}
+
+// stale returns the managers that have to ask devices; nil: none.
+func (r *reading) stale() (managers []slow) {
+	now := tag.Now()
+	for i := range r.items {
+		it := &r.items[i]
+		if it.Node == nil || it.Attribute != ua.AttributeIDValue || now.Sub(it.Result.Server) <= max(it.MaxAge, freshness) {
+			continue
+		}
+		m, ok := it.Node.Manager.(slow)
+		if !ok || !m.Stale(it, now) {
+			continue
+		}
+		known := false
+		for _, k := range managers {
+			known = known || k == m
+		}
+		if !known {
+			managers = append(managers, m)
+		}
+	}
+	return managers
+}
+
+// readSlowly reads again after the devices were asked. When they do not answer in time, what is known is the answer.
+func (s *Server) readSlowly(c *call, r *reading, managers []slow) {
+	for i := range r.items {
+		r.items[i].Range = strings.Clone(r.items[i].Range)
+	}
+	ok := s.apart(c, func(ctx context.Context, c *call) {
+		defer r.free()
+		for _, m := range managers {
+			m.Refresh(ctx, r.items)
+		}
+		if errors.Is(context.Cause(ctx), errCancelled) {
+			c.fault(ua.StatusBadRequestCancelledByClient)
+			return
+		}
+		s.space.Read(ctx, c.client.may(), r.items)
+		r.finish()
+		c.reply(r)
+	})
+	if !ok {
+		r.free()
+	}
+}
+
+// finish gives the items that must not be read their status, and takes the value from those with a bad one.
+func (r *reading) finish() {
+	for _, f := range r.faults {
+		r.items[f.item].Result = wire.DataValue{Status: f.status}
+	}
+}
+
+// AppendTo appends the ReadResponse.
+func (r *reading) AppendTo(dst []byte) []byte {
+	now := tag.Now()
+	dst = wire.AppendResponseHeader(dst, id.ReadResponse_Encoding_DefaultBinary, r.handle, ua.StatusGood, now)
+	dst = wire.AppendUint32(dst, uint32(len(r.items)))
+	source := r.stamps == ua.TimestampsToReturnSource || r.stamps == ua.TimestampsToReturnBoth
+	server := r.stamps == ua.TimestampsToReturnServer || r.stamps == ua.TimestampsToReturnBoth
+	for i := range r.items {
+		it := &r.items[i]
+		v := &it.Result
+		if v.Status.IsBad() {
+			v.Value = tag.Value{} // Part 4, 7.11.1
+		}
+		if v.Server == 0 {
+			v.Server = now
+		}
+		switch {
+		case !source || it.Attribute != ua.AttributeIDValue: // only a Value has one (Part 4, 7.11.3)
+			v.Source = 0
+		case v.Source == 0:
+			v.Source = v.Server
+		}
+		if !server {
+			v.Server = 0
+		}
+		dst = wire.AppendDataValue(dst, v)
+	}
+	return wire.AppendNull(dst) // no diagnostics
+}
+
+// writing is one Write in the making, and the Body of its answer.
+type writing struct {
+	handle uint32
+	items  []address.WriteItem
+}
+
+var writings = sync.Pool{New: func() any { return new(writing) }}
+
+func (w *writing) free() {
+	clear(w.items)
+	w.items = w.items[:0]
+	writings.Put(w)
+}
+
+// write answers Write (Part 4, 5.11.4). The whole request was read before any of it is carried out. A write that waits
+// for a device does so in its own goroutine; requests that a client has in flight at once may overtake each other.
+func (s *Server) write(c *call) {
+	req := c.body.WriteRequest()
+	if err := c.body.Err(); err != nil {
+		c.fault(decodingStatus(err))
+		return
+	}
+	if code := operations(req.N, s.cfg.Limits.Nodes); code != ua.StatusGood {
+		c.fault(code)
+		return
+	}
+	w := writings.Get().(*writing)
+	w.handle = c.header.Handle
+	waits := false
+	for v, ok := req.Next(); ok; v, ok = req.Next() {
+		n := c.node(&v.Node)
+		if !waits && n != nil {
+			m, ok := n.Manager.(slow)
+			waits = ok && m.Waits(n)
+		}
+		w.items = append(w.items, address.WriteItem{Node: n, Attribute: v.Attribute, Range: v.Range, Value: v.Value})
+	}
+	if !waits {
+		s.space.Write(s.ctx, c.client.may(), w.items)
+		c.reply(w)
+		w.free()
+		return
+	}
+	for i := range w.items {
+		w.items[i].Range = strings.Clone(w.items[i].Range)
+	}
+	ok := s.apart(c, func(ctx context.Context, c *call) {
+		defer w.free()
+		s.space.Write(ctx, c.client.may(), w.items)
+		c.reply(w) // also of a cancelled request: what was written stays written, and the client is told
+	})
+	if !ok {
+		w.free()
+	}
+}
+
+// AppendTo appends the WriteResponse.
+func (w *writing) AppendTo(dst []byte) []byte {
+	dst = wire.AppendResponseHeader(dst, id.WriteResponse_Encoding_DefaultBinary, w.handle, ua.StatusGood, tag.Now())
+	dst = wire.AppendUint32(dst, uint32(len(w.items)))
+	for i := range w.items {
+		dst = wire.AppendUint32(dst, uint32(w.items[i].Status))
+	}
+	return wire.AppendNull(dst) // no diagnostics
+}

@@ -1,0 +1,219 @@
+package uaserver
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gopcua/opcua/ua"
+
+	"edged/uaserver/channel"
+	"edged/uaserver/session"
+	"edged/uaserver/wire"
+)
+
+const (
+	// activation is how long a session may wait for ActivateSession: a client does it at once.
+	activation = 30 * time.Second
+	// minNonce is the least length of a client nonce in bytes (Part 4, 5.6.2.2).
+	minNonce = 32
+	// maxName bounds texts that a client names itself with and that are kept, in bytes.
+	maxName = 512
+	// maxLocales bounds the locale ids that are kept of a session.
+	maxLocales = 16
+)
+
+// createSession makes a session (Part 4, 5.6.2). It answers to any endpoint URL: a client behind a translated address
+// cannot know ours.
+func (s *Server) createSession(c *call, req *ua.CreateSessionRequest) (ua.Response, ua.StatusCode) {
+	if s.stopping.Load() {
+		return nil, ua.StatusBadShutdown
+	}
+	if code := checkClient(c.ch, req); code != ua.StatusGood {
+		s.rejected.securitySessions.Add(1)
+		s.log.Warn("session refused", "client", applicationURI(req), "from", c.ch.RemoteAddr(), "why", code)
+		return nil, code
+	}
+	// The client checks the key of the channel's certificate with it (Part 4, 5.6.2.2, serverSignature).
+	signature, err := c.ch.Sign(c.ch.ClientCertificate(), req.ClientNonce)
+	if err != nil {
+		s.log.Error("session refused: cannot sign", "from", c.ch.RemoteAddr(), "error", err)
+		return nil, ua.StatusBadInternalError
+	}
+	peer := session.Peer{
+		Name: clip(req.SessionName), EndpointURL: clip(req.EndpointURL), Address: c.ch.RemoteAddr().String(),
+		Certificate: c.ch.ClientCertificate(), MaxResponse: req.MaxResponseMessageSize, ApplicationURI: applicationURI(req),
+	}
+	if d := req.ClientDescription; d != nil && d.ApplicationName != nil {
+		peer.ApplicationName = clip(d.ApplicationName.Text)
+	}
+	se, err := s.sessions.Create(c.ch.ID(), fromMillis(req.RequestedSessionTimeout), peer, s.join)
+	switch {
+	case errors.Is(err, session.ErrFull):
+		s.rejected.sessions.Add(1)
+		return nil, ua.StatusBadTooManySessions
+	case err != nil:
+		return nil, ua.StatusBadShutdown
+	}
+	return &ua.CreateSessionResponse{
+		SessionID:             ua.NewNumericNodeID(1, se.ID),
+		AuthenticationToken:   ua.NewByteStringNodeID(0, []byte(se.Token)),
+		RevisedSessionTimeout: millis(se.Timeout),
+		ServerNonce:           se.Nonce(),
+		ServerCertificate:     c.ch.ServerCertificate(),
+		ServerEndpoints:       s.describeEndpoints(s.urlFor(c.ch, req.EndpointURL)),
+		ServerSignature:       signature,
+		MaxRequestMessageSize: s.cfg.Limits.Message,
+	}, ua.StatusGood
+}
+
+// join makes what belongs to a session. It is called before anybody can find the session.
+func (s *Server) join(se *session.Session) any {
+	cl := &client{Session: se}
+	if se.Peer.Name == "" {
+		se.Peer.Name = fmt.Sprintf("session %d", se.ID)
+	}
+	cl.pub = s.engine.NewClient()
+	return cl
+}
+
+// checkClient compares the certificate that a client shows with the one that its channel was opened with, and its
+// application URI with the certificate (Part 4, 6.1.3; 5.6.2.3). On a channel without security both mean nothing.
+func checkClient(ch *channel.Channel, req *ua.CreateSessionRequest) ua.StatusCode {
+	own := ch.ClientCertificate()
+	if ch.Mode() == ua.MessageSecurityModeNone {
+		return ua.StatusGood
+	}
+	if len(req.ClientNonce) < minNonce {
+		return ua.StatusBadNonceInvalid
+	}
+	if len(own) == 0 || !bytes.HasPrefix(req.ClientCertificate, own) { // issuers may follow
+		return ua.StatusBadSecurityChecksFailed
+	}
+	cert, err := x509.ParseCertificate(own)
+	if err != nil {
+		return ua.StatusBadCertificateInvalid
+	}
+	want := applicationURI(req)
+	for _, u := range cert.URIs {
+		if u.String() == want {
+			return ua.StatusGood
+		}
+	}
+	return ua.StatusBadCertificateURIInvalid
+}
+
+func applicationURI(req *ua.CreateSessionRequest) string {
+	if req.ClientDescription == nil {
+		return ""
+	}
+	return clip(req.ClientDescription.ApplicationURI)
+}
+
+// activateSession binds a session to the channel and its user (Part 4, 5.6.3).
+func (s *Server) activateSession(c *call, req *ua.ActivateSessionRequest) (ua.Response, ua.StatusCode) {
+	cl, code := s.find(c)
+	if code != ua.StatusGood {
+		return nil, code
+	}
+	refuse := func(code ua.StatusCode) (ua.Response, ua.StatusCode) {
+		s.rejected.securitySessions.Add(1)
+		s.log.Warn("session not activated", "session", cl.Peer.Name, "from", c.ch.RemoteAddr(), "why", code)
+		return nil, code
+	}
+	if !cl.SameClient(c.ch.ClientCertificate()) {
+		return refuse(ua.StatusBadSecurityChecksFailed)
+	}
+	if c.ch.Mode() != ua.MessageSecurityModeNone {
+		if req.ClientSignature == nil || c.ch.Verify(req.ClientSignature, c.ch.ServerCertificate(), cl.Nonce()) != nil {
+			return refuse(ua.StatusBadApplicationSignatureInvalid)
+		}
+	}
+	if code := s.identify(req.UserIdentityToken); code != ua.StatusGood {
+		return refuse(code)
+	}
+	nonce, err := cl.Activate(c.ch.ID(), clipLocales(req.LocaleIDs))
+	switch {
+	case errors.Is(err, session.ErrChannel):
+		return refuse(ua.StatusBadSecureChannelIDInvalid)
+	case err != nil:
+		return nil, ua.StatusBadSessionClosed
+	}
+	cl.rights.Store(uint32(s.cfg.Anonymous))
+	s.bind(cl, c.ch)
+	c.ch.Trusted()
+	return &ua.ActivateSessionResponse{ServerNonce: nonce}, ua.StatusGood
+}
+
+// identify checks the user token. No token at all is an anonymous one (Part 4, 5.6.3.2).
+func (s *Server) identify(x *ua.ExtensionObject) ua.StatusCode {
+	if x != nil && x.Value != nil {
+		t, ok := x.Value.(*ua.AnonymousIdentityToken)
+		if !ok || t.PolicyID != anonymousPolicy {
+			return ua.StatusBadIdentityTokenInvalid
+		}
+	} else if x != nil && x.TypeID != nil && x.TypeID.NodeID != nil && wire.FromUA(x.TypeID.NodeID) != (wire.NodeID{}) {
+		return ua.StatusBadIdentityTokenInvalid
+	}
+	if s.cfg.Anonymous == 0 {
+		return ua.StatusBadIdentityTokenRejected
+	}
+	return ua.StatusGood
+}
+
+// closeSession ends a session, activated or not (Part 4, 5.6.4).
+func (s *Server) closeSession(c *call, req *ua.CloseSessionRequest) (ua.Response, ua.StatusCode) {
+	cl, code := s.find(c)
+	switch {
+	case code != ua.StatusGood:
+		return nil, code
+	case cl.Channel() != c.ch.ID():
+		return nil, ua.StatusBadSecureChannelIDInvalid
+	}
+	s.sessions.Close(cl.Session, req.DeleteSubscriptions)
+	return &ua.CloseSessionResponse{}, ua.StatusGood
+}
+
+// cancelRequests ends requests that still wait (Part 4, 5.6.5). They are answered with BadRequestCancelledByClient.
+func (s *Server) cancelRequests(c *call, req *ua.CancelRequest) (ua.Response, ua.StatusCode) {
+	return &ua.CancelResponse{CancelCount: c.client.wait.cancel(req.RequestHandle)}, ua.StatusGood
+}
+
+// clip copies a text that a client sent, so that it does not keep a message alive, and bounds it.
+func clip(s string) string { return string([]byte(s[:min(len(s), maxName)])) }
+
+func clipLocales(ids []string) []string {
+	if ids == nil {
+		return nil
+	}
+	kept := slices.Clone(ids[:min(len(ids), maxLocales)])
+	for i := range kept {
+		kept[i] = clip(kept[i])
+	}
+	return kept
+}
+
+// fromMillis converts the standard's Duration. What is not a number or negative is zero; what is too long is cut.
+func fromMillis(ms float64) time.Duration {
+	switch {
+	case !(ms > 0):
+		return 0
+	case ms > math.MaxInt64/1e6:
+		return math.MaxInt64
+	}
+	return time.Duration(ms * float64(time.Millisecond))
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// randomBytes returns n random bytes. crypto/rand.Read never fails; it ends the process instead.
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b)
+	return b
+}

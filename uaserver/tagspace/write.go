@@ -1,0 +1,181 @@
+package tagspace
+
+import (
+	"context"
+	"sync"
+
+	"edged/drivers/tag"
+	"edged/uaserver/address"
+)
+
+// badIndexRangeDataMismatch says that a value is not as long as the range that it is written to (Part 4, 7.39).
+const badIndexRangeDataMismatch = tag.Status(0x80EA0000)
+
+// batch is the commands of one Write.
+type batch struct {
+	cmds []tag.Command
+	item []int // by command
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// Waits reports whether a write to the node waits for a device, and so must not be made in a connection's goroutine.
+func (s *Space) Waits(n *address.Node) bool {
+	sl := s.slot(n.Ref)
+	return sl != nil && !sl.def.Memory
+}
+
+// Write implements address.NodeManager. The device is the truth: a write never changes a node by itself, the
+// confirming reading does. Only what was written to a tag that cannot be read is kept here.
+func (s *Space) Write(ctx context.Context, items []address.WriteItem) {
+	b := batches.Get().(*batch)
+	for i := range items {
+		it := &items[i]
+		if it.Status.IsBad() {
+			continue
+		}
+		var cmd tag.Command
+		if cmd, it.Status = s.command(it); it.Status == tag.Good {
+			b.cmds = append(b.cmds, cmd)
+			b.item = append(b.item, i)
+		}
+	}
+	if len(b.cmds) > 0 {
+		s.execute(ctx, items, b)
+	}
+	clear(b.cmds) // values are not to be kept alive
+	b.cmds, b.item = b.cmds[:0], b.item[:0]
+	batches.Put(b)
+}
+
+func (s *Space) execute(ctx context.Context, items []address.WriteItem, b *batch) {
+	if s.field == nil {
+		for _, i := range b.item {
+			items[i].Status = tag.BadNoCommunication
+		}
+		return
+	}
+	s.field.Execute(ctx, b.cmds)
+	for j, i := range b.item {
+		cmd := &b.cmds[j]
+		items[i].Status = cmd.Status
+		if sl := s.slot(cmd.Ref); sl.def.Access&tag.Readable == 0 && cmd.Status.IsGood() {
+			sl.written(cmd)
+		}
+	}
+}
+
+// command checks an item and makes a command of it. The type has been checked.
+func (s *Space) command(it *address.WriteItem) (cmd tag.Command, status tag.Status) {
+	sl := s.slot(it.Node.Ref)
+	if sl == nil {
+		return cmd, tag.BadNotWritable
+	}
+	def, v := sl.def, &it.Value
+	cmd = tag.Command{Ref: it.Node.Ref, Value: v.Value}
+	if v.Server != 0 { // the server's own to set (Part 4, 5.10.4.2)
+		return cmd, tag.BadWriteNotSupported
+	}
+	if def.Memory {
+		cmd.At, cmd.Put = v.Source, v.Status
+	} else if v.Source != 0 || v.Status != tag.Good {
+		return cmd, tag.BadWriteNotSupported
+	}
+	if v.Value.IsNull() { // only a memory tag with a bad status comes here
+		return cmd, tag.Good
+	}
+	if status = place(&cmd, def, it.Range); status != tag.Good {
+		return cmd, status
+	}
+	if def.HasRange && !within(cmd.Value, def.Low, def.High) {
+		return cmd, tag.BadOutOfRange
+	}
+	return cmd, tag.Good
+}
+
+// place finds the elements that a command replaces. Without a range an array is written as a whole.
+func place(cmd *tag.Command, def *tag.Def, text string) tag.Status {
+	r, err := address.ParseRange(text)
+	switch {
+	case err != nil:
+		return tag.BadIndexRangeInvalid
+	case r.Dims == 0:
+		if def.Len > 0 && cmd.Value.Len() != def.Len {
+			return tag.BadTypeMismatch
+		}
+		return tag.Good
+	case def.Len == 0 && (def.Kind == tag.String || def.Kind == tag.ByteString):
+		return tag.BadWriteNotSupported // devices take such a value as a whole
+	case def.Len == 0 || r.Dims > 1 || uint64(r.High) >= uint64(def.Len):
+		return tag.BadIndexRangeNoData
+	case !cmd.Value.IsArray():
+		return tag.BadTypeMismatch // also one element is an array (Part 4, 7.27)
+	case uint64(cmd.Value.Len()) != uint64(r.High-r.Low)+1:
+		return badIndexRangeDataMismatch
+	}
+	cmd.Part, cmd.From = true, int(r.Low)
+	return tag.Good
+}
+
+// within reports whether a number, or every element of an array of numbers, lies in a range. What is no number does.
+func within(v tag.Value, low, high float64) bool {
+	if !v.IsArray() {
+		f, ok := v.Float()
+		return !ok || f >= low && f <= high
+	}
+	switch v.Kind() {
+	case tag.Int8:
+		return allWithin[int8](v, low, high)
+	case tag.Uint8:
+		return allWithin[uint8](v, low, high)
+	case tag.Int16:
+		return allWithin[int16](v, low, high)
+	case tag.Uint16:
+		return allWithin[uint16](v, low, high)
+	case tag.Int32:
+		return allWithin[int32](v, low, high)
+	case tag.Uint32:
+		return allWithin[uint32](v, low, high)
+	case tag.Int64:
+		return allWithin[int64](v, low, high)
+	case tag.Uint64:
+		return allWithin[uint64](v, low, high)
+	case tag.Float32:
+		return allWithin[float32](v, low, high)
+	case tag.Float64:
+		return allWithin[float64](v, low, high)
+	}
+	return true
+}
+
+// number is the element types that have a range.
+type number interface {
+	int8 | uint8 | int16 | uint16 | int32 | uint32 | int64 | uint64 | float32 | float64
+	tag.Element
+}
+
+func allWithin[T number](v tag.Value, low, high float64) bool {
+	s, _ := tag.Slice[T](v)
+	for _, e := range s {
+		if f := float64(e); !(f >= low && f <= high) { // a NaN is in no range
+			return false
+		}
+	}
+	return true
+}
+
+// written keeps what was written to a tag that cannot be read.
+func (sl *slot) written(cmd *tag.Command) {
+	v := cmd.Value
+	if cmd.Part {
+		last, _, _ := sl.series.Last()
+		whole, status := address.ReplaceRange(last.Value, v, address.Range{
+			Dims: 1, Low: uint32(cmd.From), High: uint32(cmd.From + v.Len() - 1),
+		})
+		if status != tag.Good {
+			return // the rest of the array was never written, so there is no value to show
+		}
+		v = whole
+	}
+	sl.publish(tag.Sample{Ref: cmd.Ref, Value: v, At: tag.Now()})
+}
