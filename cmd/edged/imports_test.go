@@ -49,7 +49,7 @@ var onlyIn = []struct {
 }{
 	{"go.etcd.io/bbolt", []string{"store"}, false},
 	{"go.bug.st/serial", []string{"drivers/port"}, false},
-	{"github.com/goburrow/modbus", []string{"drivers/modbus"}, false},
+	{"github.com/goburrow/modbus", []string{"drivers/modbus"}, true},
 	{"github.com/gopcua/opcua/schema", []string{"uaserver/wire/gen", "uaserver/address/gen"}, false},
 	{"github.com/gopcua/opcua/ua", []string{"uaserver", "cmd/edged"}, true},
 	{"github.com/gopcua/opcua/id", []string{"uaserver", "cmd/edged"}, true},
@@ -57,7 +57,7 @@ var onlyIn = []struct {
 	{"github.com/gopcua/opcua", []string{"cmd/edged"}, true},
 	{"github.com/prometheus/", []string{"cmd/edged/dashboard"}, false},
 	{"github.com/alecthomas/kong", []string{"cmd/edged"}, false},
-	{"github.com/goccy/go-yaml", []string{"cmd/edged"}, false},
+	{"github.com/goccy/go-yaml", []string{"cmd/edged"}, true},
 	{"github.com/charmbracelet/", []string{"cmd/edged"}, false},
 }
 

@@ -1,8 +1,185 @@
 package main
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"edged/cmd/edged/dashboard"
+	"edged/drivers"
+	"edged/drivers/tag"
+	"edged/uaserver"
+	"edged/uaserver/address"
+	"edged/uaserver/pki"
+	"edged/uaserver/subscription"
+	"edged/uaserver/tagspace"
+)
+
+// How the gateway ends: clients read for shutdownNotice that it is about to, and everything is closed within
+// shutdownLimit after that.
+const (
+	shutdownNotice = 2 * time.Second
+	shutdownLimit  = 5 * time.Second
+)
+
 type runCommand struct {
 	Config string `required:"" placeholder:"FILE" help:"Site file."`
 	Data   string `placeholder:"DIR" help:"Folder of certificates and all that is kept (default: edged-data beside the site file)."`
 }
 
-func (c *runCommand) Run(p *program) error { return nil }
+// Run runs the gateway of a site file until the process is told to end.
+func (c *runCommand) Run(p *program) error {
+	s, err := loadSite(c.Config)
+	if err != nil {
+		return err
+	}
+	if c.Data == "" {
+		c.Data = dataBeside(c.Config)
+	}
+	g, err := newGateway(s, c.Data, p.log)
+	if err != nil {
+		return err
+	}
+	g.run(p.ctx)
+	return nil
+}
+
+// gateway is every part of a running gateway, joined.
+type gateway struct {
+	site     *site
+	log      *slog.Logger
+	accounts []namedAccount
+	table    *tag.Table
+	space    *address.Space
+	tags     *tagspace.Space
+	fleet    *drivers.Fleet
+	server   *uaserver.Server
+	web      *dashboard.Server
+	opcua    *listening
+	page     *listening // nil: the site switches it off
+	since    time.Time
+}
+
+// newGateway builds every part, from the vocabulary to the sockets. Nothing runs and nothing listens yet.
+func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
+	g := &gateway{site: s, log: log, since: time.Now()}
+	subscriptions, connections := g.account("subscriptions", 3), g.account("connections", 1)
+	own, trust, err := g.certificates(filepath.Join(data, "pki"))
+	if err != nil {
+		return nil, err
+	}
+	if g.table, err = tag.NewTable(s.Tags); err != nil {
+		return nil, err
+	}
+	if g.space, err = address.New(s.Server.ApplicationURI); err != nil {
+		return nil, err
+	}
+	g.tags, err = tagspace.New(tagspace.Config{
+		Table: g.table, Address: g.space, Devices: s.objects(), State: g.deviceState,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if g.fleet, err = newFleet(s, g.table, g.tags, log); err != nil {
+		return nil, err
+	}
+	g.tags.Join(g.fleet)
+	limits := &s.Server.Limits
+	g.server, err = uaserver.New(uaserver.Config{
+		Name: s.Server.Name, ApplicationURI: s.Server.ApplicationURI, Build: buildOf(), Hosts: pki.Hosts(),
+		Policies: s.policies(), Certificate: own, Trust: trust, Anonymous: s.anonymous(), Space: g.space,
+		Limits:  uaserver.Limits{Sessions: limits.Sessions},
+		Channel: channelLimits(limits),
+		Subscription: subscription.Config{
+			Account: subscriptions, Subscriptions: limits.Subscriptions, Items: limits.MonitoredItems,
+			Queue: limits.Queue, MinPublishing: limits.MinPublishing,
+		},
+		Account: connections, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.opcua = newListening("OPC UA", s.Server.Listen, log, func(l net.Listener) error {
+		if err := g.server.Serve(l); !errors.Is(err, uaserver.ErrStopped) {
+			return err
+		}
+		return nil
+	})
+	if s.Web.Listen != "" {
+		g.web = dashboard.New(g, log)
+		g.page = newListening("web page", s.Web.Listen, log, g.web.Serve)
+	}
+	return g, nil
+}
+
+// run works until ctx ends, then stops every part in the reverse order of newGateway and returns when none is left.
+func (g *gateway) run(ctx context.Context) {
+	for _, note := range g.site.Notes {
+		g.log.Warn(note)
+	}
+	// Parts outlive ctx by as long as their clients need to hear of the end.
+	var field, sockets sync.WaitGroup
+	fieldCtx, stopField := context.WithCancel(context.WithoutCancel(ctx))
+	socketCtx, stopSockets := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopField()
+	defer stopSockets()
+	field.Go(func() {
+		if err := g.fleet.Run(fieldCtx); err != nil && fieldCtx.Err() == nil {
+			g.log.Error("the field side has ended: restart the gateway", "error", err)
+		}
+	})
+	sockets.Go(func() { g.opcua.run(socketCtx) })
+	if g.page != nil {
+		sockets.Go(func() { g.page.run(socketCtx) })
+	}
+	g.log.Info("gateway started", "name", g.site.Server.Name, "devices", len(g.site.Devices), "tags", g.table.Len())
+
+	<-ctx.Done()
+
+	g.log.Info("gateway is shutting down", "seconds", shutdownNotice.Seconds())
+	limit, cancel := context.WithTimeout(context.Background(), shutdownNotice+shutdownLimit)
+	defer cancel()
+	stopSockets() // a port that is still tried for is given up; what listens is closed by Shutdown
+	g.server.Shutdown(limit, "the gateway was told to end", g.notice())
+	if g.web != nil {
+		if err := g.web.Shutdown(limit); err != nil {
+			g.log.Debug("web page did not end cleanly", "error", err)
+		}
+	}
+	sockets.Wait()
+	stopField()
+	field.Wait()
+	g.tags.Close()
+	g.log.Info("gateway ended", "after", time.Since(g.since).Round(time.Second))
+}
+
+// notice is how long clients are told about the end before it comes: nobody waits where there are none.
+func (g *gateway) notice() time.Duration {
+	if g.server.Stats().Sessions.Current == 0 {
+		return 0
+	}
+	return shutdownNotice
+}
+
+// certificates opens the gateway's own certificate, made at the first start, and decides whom it trusts.
+func (g *gateway) certificates(dir string) (*pki.Own, pki.Trust, error) {
+	own, err := pki.Open(dir, pki.Identity{
+		ApplicationURI: g.site.Server.ApplicationURI, Name: g.site.Server.Name, Hosts: pki.Hosts(),
+	}, g.log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w; name a folder that can be written with --data", err)
+	}
+	if g.site.Server.Security.TrustAll {
+		return own, pki.TrustAll(g.log), nil
+	}
+	trust, err := pki.OpenFolder(dir, g.log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w; name a folder that can be written with --data", err)
+	}
+	return own, trust, nil
+}

@@ -14,13 +14,14 @@ type busSettings struct {
 	Timeout      time.Duration // of one request
 	Retries      int           // of a read
 	WriteRetries int           // of a write: zero, since a repeated write may happen twice
-	Turnaround   time.Duration // silence between an answer and the next request, beyond what the line's speed asks for
+	Turnaround   time.Duration // silence between an answer and the next request; a serial line has at least its 3.5 characters
+	Broadcast    time.Duration // how long a broadcast write is given
+	Echo         bool          // the line brings back what is sent
 }
 
-// defaultBus is a bus before its keys are read. What a serial device may take to answer is Modbus over Serial Line's
-// "1 s to several seconds" at 9600 baud; half a second suits the speeds and networks of today.
+// defaultBus is a bus before its keys are read.
 func defaultBus() busSettings {
-	return busSettings{Timeout: 500 * time.Millisecond, Retries: 1}
+	return busSettings{Timeout: 500 * time.Millisecond, Retries: 1, Broadcast: 100 * time.Millisecond}
 }
 
 // line is the first bus on a serial device or at a host and port.
@@ -62,10 +63,10 @@ func (r *siteReader) bus(n *node) busSettings {
 		{"retries", func(v *node) { b.Retries = r.integer(v, what+": retries", 0, 10) }},
 		{"write_retries", func(v *node) { b.WriteRetries = r.integer(v, what+": write_retries", 0, 10) }},
 		{"turnaround", func(v *node) { b.Turnaround = r.duration(v, what+": turnaround", 0, 10*time.Second) }},
+		{"broadcast", func(v *node) { b.Broadcast = r.duration(v, what+": broadcast", time.Millisecond, 10*time.Second) }},
+		{"echo", func(v *node) { b.Echo = r.boolean(v, what+": echo") }},
 		{"pipeline", func(v *node) { r.only(v, what+": pipeline", "1") }},
-		{"echo", func(v *node) { r.only(v, what+": echo", "false") }},
 		{"overbook", func(v *node) { r.only(v, what+": overbook", "warn") }},
-		r.later("broadcast"),
 	})
 	r.need(n, what, "name", "url")
 	return b

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
 	"edged/drivers/memory"
 	"edged/drivers/modbus"
-	"edged/drivers/tag"
 )
 
 // deviceSettings are one entry of the file's devices, as its driver wants them.
@@ -16,7 +14,6 @@ type deviceSettings struct {
 	Bus    string         // "" for a device without a line
 	Modbus *modbus.Config // of driver modbus
 	Memory []memory.Tag   // of driver memory
-	Hold   map[tag.Ref]time.Duration
 }
 
 // The drivers.
@@ -57,7 +54,6 @@ func (r *siteReader) readDevices(n *node) {
 func (r *siteReader) device(n *node) {
 	d := deviceReader{siteReader: r, what: "device " + nameOf(n), names: map[string]*node{}, poll: defaultPoll,
 		first: len(r.site.Tags)}
-	d.settings.Hold = map[tag.Ref]time.Duration{}
 	if n.kind != mapNode {
 		r.fault(n, "a device is %s here: it is a map of keys such as name, driver, tags", n.kind)
 		return
@@ -76,7 +72,6 @@ func (r *siteReader) device(n *node) {
 		d.settings.Modbus = &modbus.Config{}
 		r.section(n, d.what, append(common, d.modbusKeys()...))
 		r.need(n, d.what, "name", "bus", "tags")
-		d.finishModbus(n)
 	case driverMemory:
 		r.section(n, d.what, append(common, d.memoryKeys()...))
 		r.need(n, d.what, "name", "tags")
@@ -85,6 +80,12 @@ func (r *siteReader) device(n *node) {
 	}
 	if d.tags != nil {
 		d.readTags(d.tags)
+	}
+	if c := d.settings.Modbus; c != nil {
+		c.Name, c.Poll = d.settings.Name, d.poll
+		for _, e := range c.Check() {
+			d.fieldFault(n, d.what, e.Field, e.Index, e.Msg)
+		}
 	}
 	r.site.Devices = append(r.site.Devices, d.settings)
 }
@@ -133,10 +134,11 @@ func (d *deviceReader) modbusKeys() []key {
 	return []key{
 		{"bus", func(v *node) { d.settings.Bus = d.bus(v) }},
 		{"unit", func(v *node) { c.Unit = d.integer(v, d.what+": unit", 0, 255) }},
+		{"writes", func(v *node) { c.Writes = d.choice(v, d.what+": writes", "auto", "single", "multiple") }},
 		{"poll", func(v *node) { d.poll = d.readPoll(v, d.what) }},
 		{"max_registers", func(v *node) { c.MaxRegisters = d.integer(v, d.what+": max_registers", 1, 125) }},
 		{"max_bits", func(v *node) { c.MaxBits = d.integer(v, d.what+": max_bits", 1, 2000) }},
-		{"gaps", func(v *node) { c.Gaps = d.integer(v, d.what+": gaps", 0, 124) }},
+		{"gaps", func(v *node) { c.Gaps = d.integer(v, d.what+": gaps", 0, 2000) }},
 		{"holes", func(v *node) { c.Holes = d.texts(v, d.what+": holes") }},
 		{"together", func(v *node) { c.Together = d.groups(v, d.what+": together") }},
 		{"quirks", d.quirks},
@@ -216,18 +218,17 @@ func (d *deviceReader) fullWith(n *node, more int) bool {
 	return true
 }
 
-// fieldFault notes what a driver has to say about one key of n, where that key stands.
-func (d *document) fieldFault(n *node, what, field, msg string) {
+// fieldFault notes what a driver has to say about one key of n, at the place of that key, or of its entry index.
+func (d *document) fieldFault(n *node, what, field string, index int, msg string) {
 	at := n
 	for part := range strings.SplitSeq(field, ".") {
-		if at.kind != mapNode {
+		if at.kind != mapNode || at.get(part) == nil {
 			break
 		}
-		v := at.get(part)
-		if v == nil {
-			break
-		}
-		at = v
+		at = at.get(part)
 	}
-	d.fault(at, "%s", fmt.Sprintf("%s: %s: %s", what, field, msg))
+	if at.kind == listNode && index >= 0 && index < len(at.items) {
+		at = at.items[index]
+	}
+	d.fault(at, "%s: %s: %s", what, field, msg)
 }

@@ -19,7 +19,6 @@ type tagReader struct {
 	what   string // for messages
 	def    tag.Def
 	repeat int
-	hold   time.Duration
 }
 
 func (d *deviceReader) readTags(n *node) {
@@ -93,6 +92,7 @@ func (t *tagReader) readRange(n *node) {
 	t.def.Low, t.def.High = t.number(n.items[0], t.what+": range"), t.number(n.items[1], t.what+": range")
 	t.def.HasRange = true
 	if before == len(t.mistakes)+t.more && t.def.Low >= t.def.High {
+		t.def.HasRange = false // told once
 		t.fault(n, "%s: range is [%s, %s]: the first number must be the lower", t.what, n.items[0].text, n.items[1].text)
 	}
 }
@@ -124,7 +124,7 @@ func (t *tagReader) readModbus(n *node) {
 		text("scale", &m.Scale), text("offset", &m.Offset), text("decimals", &m.Decimals), text("nan", &m.NaN),
 		key{"sentinel", func(v *node) { m.Sentinel = t.texts(v, t.what+": sentinel") }},
 		key{"poll", func(v *node) { t.def.Poll = t.readPoll(v, t.what) }},
-		key{"hold", func(v *node) { t.hold = t.duration(v, t.what+": hold", 0, maxHold) }},
+		key{"hold", func(v *node) { m.Hold = t.duration(v, t.what+": hold", 0, maxHold) }},
 		key{"verify", func(v *node) { m.Verify = t.boolean(v, t.what+": verify") }},
 		t.later("value"), t.later("wave"), t.later("retain"),
 	))
@@ -133,21 +133,26 @@ func (t *tagReader) readModbus(n *node) {
 		return
 	}
 	m.Access, m.HasRange, m.Low, m.High = t.def.Access, t.def.HasRange, t.def.Low, t.def.High
-	m.Poll, m.Hold, m.Name = t.def.Poll, t.hold, t.def.Name
-	t.checkModbus(n, &m)
+	m.Poll, m.Name = t.def.Poll, t.def.Name
+	for _, e := range m.Check() {
+		t.fieldFault(n, t.what, e.Field, e.Index, e.Msg)
+	}
 	if before != len(t.mistakes)+t.more {
 		return
 	}
+	t.def.Kind, t.def.Len = m.Shape()
 	t.expand(n, func(i int, def *tag.Def, ref tag.Ref) bool {
 		one := m
 		one.Ref, one.Name = ref, def.Name
-		if !t.advance(n, &one, i) {
-			return false
+		if i > 0 {
+			address, err := m.Repeat(i)
+			if err != nil {
+				t.fault(n.get("repeat"), "%s: repeat: %v", t.what, err)
+				return false
+			}
+			one.Address = address
 		}
-		def.Definition = definition(&one)
-		if t.hold > 0 {
-			t.settings.Hold[ref] = t.hold
-		}
+		def.Definition = one.Definition()
 		t.settings.Modbus.Tags = append(t.settings.Modbus.Tags, one)
 		return true
 	})

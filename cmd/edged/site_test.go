@@ -87,8 +87,8 @@ var mistakeRows = []struct {
 	{"D19 conflicting serial settings", "buses:\n- {name: a, url: \"rtu:///dev/ttyS1?baud=9600\"}\n- {name: b, url: §\"rtu:///dev/ttyS1?baud=19200\"}\n" + oneDevice,
 		[]string{"runs at 19200 8E1 here and at 9600 8E1 for bus a on line 2"}},
 	{"D19 one line twice", "buses:\n- {name: a, url: \"rtu:///dev/ttyS1\"}\n- {name: b, url: §\"rtu:///dev/ttyS1\"}\n" + oneDevice, []string{"is bus a already"}},
-	{"bus values", "buses: [{name: a, url: \"tcp://h\", timeout: §2h, retries: §-1, turnaround: §5, pipeline: §4, echo: §true, overbook: §refuse}]\n" + oneDevice,
-		[]string{"may be 1ms to 1m0s", "may be 0 to 10", "without a unit", "write 1", "write false", "write warn"}},
+	{"bus values", "buses: [{name: a, url: \"tcp://h\", timeout: §2h, retries: §-1, turnaround: §5, pipeline: §4, echo: §maybe, overbook: §refuse}]\n" + oneDevice,
+		[]string{"may be 1ms to 1m0s", "may be 0 to 10", "without a unit", "write 1", "true or false", "write warn"}},
 	{"column after letters of two bytes", "buses: [{name: \"ä°ö\", url: \"tcp://h\", timeout: §2h}]\n" + oneDevice, []string{"may be"}},
 
 	{"device name with dot", "devices: [{name: §a.b, driver: memory, tags: [{name: t}]}]\n", []string{`holds "."`}},
@@ -186,7 +186,7 @@ func TestDemoSite(t *testing.T) {
 	if d := s.Tags[4]; d.Poll != time.Second || s.Tags[0].Poll != 100*time.Millisecond {
 		t.Errorf("level is polled every %v, temperature every %v", d.Poll, s.Tags[0].Poll)
 	}
-	if hold := s.Devices[0].Hold[5]; hold != 5*time.Second {
+	if hold := s.Devices[0].Modbus.Tags[4].Hold; hold != 5*time.Second {
 		t.Errorf("level holds its value for %v, want 5s", hold)
 	}
 }

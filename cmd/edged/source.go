@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"edged/cmd/edged/dashboard"
+	"edged/drivers"
+	"edged/drivers/tag"
+)
+
+// The gateway is what its web side shows: it implements dashboard.Source.
+var _ dashboard.Source = (*gateway)(nil)
+
+// Gateway implements dashboard.Source.
+func (g *gateway) Gateway() dashboard.Gateway {
+	return dashboard.Gateway{
+		Name: g.site.Server.Name, Version: version, State: strings.TrimPrefix(g.server.State().String(), "ServerState"),
+		Endpoint: g.endpoint(), Since: g.since,
+	}
+}
+
+// endpoint is the URL that a client on this network uses.
+func (g *gateway) endpoint() string { return "opc.tcp://" + g.opcua.place() }
+
+// Ready implements dashboard.Source.
+func (g *gateway) Ready() error {
+	if state := g.Gateway().State; state != "Running" {
+		return errors.New("the gateway is in state " + state)
+	}
+	return g.opcua.err()
+}
+
+// Table implements dashboard.Source.
+func (g *gateway) Table() *tag.Table { return g.table }
+
+// Last implements dashboard.Source.
+func (g *gateway) Last(ref tag.Ref) (v tag.Sample, verified tag.Time, ok bool) {
+	return g.tags.Last(ref)
+}
+
+// Devices implements dashboard.Source.
+func (g *gateway) Devices() []dashboard.Device {
+	stats := g.fleet.Devices()
+	out := make([]dashboard.Device, len(stats))
+	kinds := drivers.FaultNames()
+	for i, d := range stats {
+		out[i] = dashboard.Device{
+			Name: d.Name, Bus: d.Bus, State: d.State.String(), LastGood: d.LastGood, LastError: d.LastError,
+			Latency: d.Latency, Requests: d.Requests, Samples: d.Samples,
+		}
+		for kind, n := range d.Faults {
+			out[i].Errors = append(out[i].Errors, dashboard.Count{Kind: kinds[kind], N: n})
+		}
+	}
+	return out
+}
+
+// Buses implements dashboard.Source.
+func (g *gateway) Buses() []dashboard.Bus {
+	stats := g.fleet.Buses()
+	out := make([]dashboard.Bus, len(stats))
+	for i, b := range stats {
+		out[i] = dashboard.Bus{Name: b.Name, Utilization: b.Utilization, Poll: dashboard.Histogram{
+			Bounds: seconds(drivers.PollBounds()), N: slices.Clone(b.Polls[:]), Sum: b.PollTime.Seconds(),
+		}}
+	}
+	return out
+}
+
+func seconds(bounds []time.Duration) []float64 {
+	out := make([]float64, len(bounds))
+	for i, b := range bounds {
+		out[i] = b.Seconds()
+	}
+	return out
+}
+
+// Clients implements dashboard.Source.
+func (g *gateway) Clients() dashboard.Clients {
+	s := g.server.Stats()
+	c := dashboard.Clients{Sessions: s.Sessions.Current}
+	for name, n := range s.Requests {
+		c.Requests = append(c.Requests, dashboard.Count{Kind: name, N: n})
+	}
+	slices.SortFunc(c.Requests, func(a, b dashboard.Count) int { return strings.Compare(a.Kind, b.Kind) })
+	return c
+}
+
+// Accounts implements dashboard.Source.
+func (g *gateway) Accounts() []dashboard.Account {
+	out := make([]dashboard.Account, len(g.accounts))
+	for i, a := range g.accounts {
+		out[i] = dashboard.Account{Name: a.name, Used: a.Used(), Limit: a.Limit}
+	}
+	return out
+}
