@@ -38,6 +38,7 @@ var pruned = []struct {
 	{16135, "NamespaceMetadata.DefaultUserRolePermissions, likewise"},
 	{16136, "NamespaceMetadata.DefaultAccessRestrictions, likewise"},
 	{2289, "ServerDiagnostics.SamplingIntervalDiagnosticsArray: sampling is not grouped by interval"},
+	{11202, "HA Configuration: history is not served"},
 	{23470, "Aliases: alias names are not served"},
 	{31915, "Locations: there are none"},
 	{16314, "FileSystem: files are not served"},
@@ -46,7 +47,12 @@ var pruned = []struct {
 // quiet are objects whose EventNotifier the NodeSet sets, while events are not served.
 var quiet = []uint32{2253}
 
-const server = 2253
+const (
+	server         = 2253
+	modellingRules = 2996 // ServerCapabilities.ModellingRules
+	modellingRule  = 77   // ModellingRuleType
+	organizes      = 35
+)
 
 // prune takes out what is not served, and marks the values that the NodeSet leaves to the server.
 func (m *model) prune() error {
@@ -66,6 +72,7 @@ func (m *model) prune() error {
 	for _, n := range m.nodes {
 		n.forward = slices.DeleteFunc(n.forward, func(e edge) bool { return gone[e.target] })
 	}
+	m.offerModellingRules()
 	m.invert()
 	for _, id := range quiet {
 		m.byID[id].x.EventNotifier = 0
@@ -73,6 +80,17 @@ func (m *model) prune() error {
 	m.byID[2294].access = 1 // EnabledFlag: cannot be switched
 	m.markLive(server)
 	return nil
+}
+
+// offerModellingRules makes all rules browsable from their entry point, which the NodeSet leaves to the server (Part 5,
+// 6.3.2).
+func (m *model) offerModellingRules() {
+	for _, n := range m.nodes {
+		if slices.Contains(n.forward, edge{hasTypeDefinition, modellingRule}) {
+			rules := m.byID[modellingRules]
+			rules.forward = append(rules.forward, edge{organizes, n.id})
+		}
+	}
 }
 
 // spread adds the instances all of whose owners are gone, and reports whether there were any.
