@@ -1,0 +1,297 @@
+package subscription
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/gopcua/opcua/ua"
+
+	"edged/drivers/tag"
+	"edged/uaserver/address"
+)
+
+// Sender sends the answers to Publish requests. A channel is one, wrapped; it must be comparable.
+type Sender interface {
+	// Respond sends r as the answer to the request with that id, in the order of the calls. It neither waits for the
+	// socket nor keeps r, and calls nothing of this package. What cannot be sent stays for Republish.
+	Respond(id uint32, r *Response)
+}
+
+// Request is one Publish request, apart from its acknowledgements.
+type Request struct {
+	Sender  Sender
+	ID      uint32        // of the request, for Respond
+	Handle  uint32        // RequestHandle, for the ResponseHeader
+	Timeout time.Duration // TimeoutHint; 0 is none
+	Message int           // bytes after which a message to this client ends; 0 is the Engine's own bound
+}
+
+// Ack is one SubscriptionAcknowledgement.
+type Ack struct{ Subscription, Sequence uint32 }
+
+// waiting is a Publish request in a client's queue.
+type waiting struct {
+	sender   Sender
+	id       uint32
+	handle   uint32
+	deadline int64 // 0: none
+	message  int
+	results  []ua.StatusCode
+}
+
+// notice is a StatusChangeNotification of a Subscription that is gone.
+type notice struct {
+	sub, sequence uint32
+	status        ua.StatusCode
+}
+
+// maxNotices is how many notices wait for a Publish request; a client that lets more Subscriptions die hears of the
+// last ones.
+const maxNotices = 16
+
+// Client is the publish side of one session: its Subscriptions and the Publish requests that wait. Its methods are safe
+// for concurrent use.
+type Client struct {
+	engine *Engine
+	shard  *shard
+	alarm  alarm // of the first time-out of a Publish request
+
+	mu      sync.Mutex // guards all below and the Subscriptions; held while an answer is appended to its connection
+	name    string
+	subs    map[uint32]*Subscription
+	queue   []waiting // a ring; requests keep their place's memory
+	first   int
+	queued  int
+	notices []notice
+	rights  address.Rights
+	spare   [][]byte // buffers of messages that were acknowledged
+	answer  Response
+	closed  bool // the session has ended
+}
+
+// maxSpare is how many acknowledged messages' buffers a client keeps.
+const maxSpare = 16
+
+// SetName names the client in log lines.
+func (c *Client) SetName(name string) {
+	c.mu.Lock()
+	c.name = name
+	c.mu.Unlock()
+}
+
+// Publish takes one Publish request (Part 4, 5.14.5) with its acknowledgements. The answer comes through its Sender,
+// now or later: a NotificationMessage, BadNoSubscription, BadTooManyPublishRequests, BadTimeout or BadSessionClosed.
+func (c *Client) Publish(r Request, acks []Ack) {
+	now := c.engine.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.enqueue(&r, now)
+	for _, a := range acks {
+		w.results = append(w.results, c.acknowledge(a))
+	}
+	switch {
+	case c.closed:
+		c.fail(ua.StatusBadSessionClosed)
+	case len(c.subs) == 0:
+		c.fail(ua.StatusBadNoSubscription)
+	default:
+		c.serve(now)
+	}
+}
+
+// enqueue puts a request behind the others. When there are too many the oldest is answered
+// BadTooManyPublishRequests (Part 4, 5.14.5.2).
+func (c *Client) enqueue(r *Request, now int64) *waiting {
+	if c.queued == c.engine.cfg.Requests {
+		c.failOldest(ua.StatusBadTooManyPublishRequests)
+	}
+	if c.queued == len(c.queue) {
+		bigger := make([]waiting, max(4, 2*len(c.queue)))
+		for i := range c.queued {
+			bigger[i] = *c.at(i)
+		}
+		c.queue, c.first = bigger, 0
+	}
+	c.queued++
+	w := c.at(c.queued - 1)
+	*w = waiting{sender: r.Sender, id: r.ID, handle: r.Handle, message: c.engine.cfg.Message, results: w.results[:0]}
+	if r.Message > 0 {
+		w.message = min(w.message, r.Message)
+	}
+	if r.Timeout > 0 {
+		w.deadline = now + int64(r.Timeout)
+		c.watchDeadline(w.deadline)
+	}
+	return w
+}
+
+// at is the i-th oldest request.
+func (c *Client) at(i int) *waiting { return &c.queue[(c.first+i)%len(c.queue)] }
+
+// watchDeadline has the alarm ring for the earliest deadline.
+func (c *Client) watchDeadline(at int64) {
+	sh := c.shard
+	sh.mu.Lock()
+	armed := c.alarm.pos >= 0 && c.alarm.at <= at
+	sh.mu.Unlock()
+	if !armed {
+		c.alarm.set(at)
+	}
+}
+
+// ring answers the requests whose TimeoutHint has passed with BadTimeout (Part 4, 7.33).
+func (c *Client) ring(now int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := int64(math.MaxInt64)
+	for i := 0; i < c.queued; {
+		switch w := c.at(i); {
+		case w.deadline == 0:
+			i++
+		case w.deadline <= now:
+			c.respond(w, &Response{status: ua.StatusBadTimeout})
+			c.remove(i)
+		default:
+			next = min(next, w.deadline)
+			i++
+		}
+	}
+	if next != math.MaxInt64 {
+		c.alarm.set(next)
+	}
+}
+
+// remove takes out the i-th oldest request.
+func (c *Client) remove(i int) {
+	gone := *c.at(i)
+	for ; i > 0; i-- {
+		*c.at(i) = *c.at(i - 1)
+	}
+	*c.at(0) = waiting{results: gone.results[:0]}
+	c.first = (c.first + 1) % len(c.queue)
+	c.queued--
+}
+
+func (c *Client) respond(w *waiting, r *Response) {
+	r.handle, r.results = w.handle, w.results
+	r.at = tag.Now()
+	w.sender.Respond(w.id, r)
+}
+
+// failOldest answers the oldest request with a fault.
+func (c *Client) failOldest(code ua.StatusCode) {
+	c.answer = Response{status: code}
+	c.respond(c.at(0), &c.answer)
+	c.remove(0)
+}
+
+// fail answers all requests with a fault.
+func (c *Client) fail(code ua.StatusCode) {
+	for c.queued > 0 {
+		c.failOldest(code)
+	}
+}
+
+// serve uses the waiting requests for what is late: first for news of Subscriptions that are gone, then for the
+// Subscription with the highest priority that is LATE or has more to send, the longest waiting one of equals.
+func (c *Client) serve(now int64) {
+	for c.queued > 0 {
+		if len(c.notices) > 0 && !c.closed {
+			c.sendNotice()
+			continue
+		}
+		var best *Subscription
+		for _, s := range c.subs {
+			if s.overdue() && (best == nil || s.priority > best.priority ||
+				s.priority == best.priority && s.lateSince < best.lateSince) {
+				best = s
+			}
+		}
+		if best == nil {
+			return
+		}
+		best.step(onPublish, now)
+	}
+}
+
+func (c *Client) sendNotice() {
+	n := c.notices[0]
+	c.notices = append(c.notices[:0], c.notices[1:]...)
+	c.answer = Response{sub: n.sub, message: appendStatusChange(nil, n.sequence, tag.Now(), n.status)}
+	c.respond(c.at(0), &c.answer)
+	c.remove(0)
+}
+
+// acknowledge forgets a message that the client has (Part 4, 5.14.5.4 for the codes).
+func (c *Client) acknowledge(a Ack) ua.StatusCode {
+	s := c.subs[a.Subscription]
+	switch {
+	case s == nil:
+		return ua.StatusBadSubscriptionIDInvalid
+	case !s.acknowledge(a.Sequence):
+		return ua.StatusBadSequenceNumberUnknown
+	}
+	return ua.StatusGood
+}
+
+// Detach gives up the Publish requests that came through sender, whose connection is gone. The Subscriptions live on
+// and serve whoever comes next.
+func (c *Client) Detach(sender Sender) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := 0; i < c.queued; {
+		if c.at(i).sender == sender {
+			c.remove(i)
+		} else {
+			i++
+		}
+	}
+}
+
+// Close ends the session's publish side: waiting requests are answered BadSessionClosed. Subscriptions that are not
+// deleted live on until their lifetime ends (Part 4, 5.7.4).
+func (c *Client) Close(deleteSubscriptions bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.fail(ua.StatusBadSessionClosed)
+	c.notices, c.queue = nil, nil
+	if deleteSubscriptions {
+		for _, s := range c.subs {
+			s.step(onDelete, c.engine.now())
+		}
+	}
+	c.rest()
+}
+
+// rest is called when a Subscription may have been the last: Publish requests have nothing to wait for (Part 4,
+// 5.14.5.3, BadNoSubscription).
+func (c *Client) rest() {
+	if len(c.subs) > 0 {
+		return
+	}
+	c.fail(ua.StatusBadNoSubscription)
+	if c.closed {
+		c.spare = nil
+		c.alarm.stop()
+		c.engine.forget(c)
+	}
+}
+
+// buffer is an empty buffer for a message.
+func (c *Client) buffer() []byte {
+	if n := len(c.spare); n > 0 {
+		b := c.spare[n-1]
+		c.spare = c.spare[:n-1]
+		return b[:0]
+	}
+	return make([]byte, 0, 128)
+}
+
+// recycle takes back the buffer of a message that nobody needs any more.
+func (c *Client) recycle(b []byte) {
+	if len(c.spare) < maxSpare && cap(b) > 0 {
+		c.spare = append(c.spare, b)
+	}
+}

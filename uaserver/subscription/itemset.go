@@ -1,0 +1,270 @@
+package subscription
+
+import (
+	"github.com/gopcua/opcua/ua"
+
+	"edged/drivers/tag"
+	"edged/uaserver/address"
+)
+
+// DeleteItems deletes MonitoredItems (Part 4, 5.13.6).
+func (c *Client) DeleteItems(sub uint32, ids []uint32, results []ua.StatusCode) ua.StatusCode {
+	return c.eachItem(sub, ids, results, func(s *Subscription, slot uint32) { s.deleteItem(slot) })
+}
+
+// SetMode is SetMonitoringMode (Part 4, 5.13.4). An item that is disabled loses its queue; one that is enabled reports
+// its value as if it were new (5.13.1.3).
+func (c *Client) SetMode(sub uint32, mode ua.MonitoringMode, ids []uint32, results []ua.StatusCode) ua.StatusCode {
+	if mode > ua.MonitoringModeReporting {
+		return ua.StatusBadMonitoringModeInvalid
+	}
+	now := c.engine.now()
+	return c.eachItem(sub, ids, results, func(s *Subscription, slot uint32) { s.setMode(slot, mode, now) })
+}
+
+func (s *Subscription) setMode(slot uint32, mode ua.MonitoringMode, now int64) {
+	it := &s.items[slot]
+	was := it.flags
+	if mode == ua.MonitoringModeDisabled && was&sampling != 0 {
+		s.end(it)
+	}
+	it.flags = was&^(sampling|reporting) | modes[mode]
+	s.stale()
+	if was&sampling != 0 || it.flags&sampling == 0 {
+		return
+	}
+	s.begin(slot, now)
+	if o := s.ownOf(it); o != nil && o.how == polled {
+		o.due = max(now, 1)
+		s.expect(o)
+	}
+}
+
+// stale has the next tick look at every item, although no Series moved.
+func (s *Subscription) stale() {
+	for i := range s.blocks {
+		s.blocks[i].at = ^uint64(0)
+	}
+}
+
+// eachItem applies do to the items with those ids, as a service of the Subscription.
+func (c *Client) eachItem(sub uint32, ids []uint32, results []ua.StatusCode, do func(s *Subscription, slot uint32)) ua.StatusCode {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.subs[sub]
+	if s == nil {
+		return ua.StatusBadSubscriptionIDInvalid
+	}
+	for i, id := range ids {
+		results[i] = ua.StatusBadMonitoredItemIDInvalid
+		if slot, ok := s.lookup(id); ok {
+			results[i] = ua.StatusGood
+			do(s, slot)
+		}
+	}
+	s.step(onItems, c.engine.now())
+	s.schedule()
+	return ua.StatusGood
+}
+
+// ModifyItems changes MonitoredItems (Part 4, 5.13.3), one result each. The status returned is for a ServiceFault.
+func (c *Client) ModifyItems(sub uint32, times ua.TimestampsToReturn, reqs []ModifyRequest,
+	results []ItemResult) ua.StatusCode {
+	mask, ok := timesOf(times)
+	if !ok {
+		return ua.StatusBadTimestampsToReturnInvalid
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.subs[sub]
+	if s == nil {
+		return ua.StatusBadSubscriptionIDInvalid
+	}
+	now := c.engine.now()
+	for i := range reqs {
+		slot, ok := s.lookup(reqs[i].ID)
+		if !ok {
+			results[i] = ItemResult{Status: ua.StatusBadMonitoredItemIDInvalid}
+			continue
+		}
+		results[i] = s.modify(slot, mask, &reqs[i], now)
+	}
+	s.stale()
+	s.step(onItems, now)
+	s.schedule()
+	return ua.StatusGood
+}
+
+// modify gives an item new settings. What waits in its queue stays, as far as the new size goes.
+func (s *Subscription) modify(slot uint32, times uint8, r *ModifyRequest, now int64) ItemResult {
+	it := &s.items[slot]
+	o := s.ownOf(it)
+	p := plan{node: s.nodeOf(slot), attribute: ua.AttributeIDValue, series: it.series}
+	if o != nil {
+		p.attribute, p.series = o.attribute, o.series
+	}
+	p.set.times = times
+	if st := s.client.engine.filter(&p.set, p.node, p.attribute, r.FilterType, r.Filter); st != ua.StatusGood {
+		return ItemResult{Status: st}
+	}
+	p.shape(s.client.engine, r.Sampling, s.interval, r.Queue, r.Oldest, o != nil && o.ranged)
+	ok := true
+	switch {
+	case o == nil && p.plain:
+		ok = s.modifyPlain(it, &p)
+	case o == nil:
+		ok = s.modifyToOwn(it, slot, &p)
+	default:
+		ok = s.modifyOwn(it, o, &p)
+	}
+	if !ok {
+		return ItemResult{Status: ua.StatusBadTooManyMonitoredItems}
+	}
+	it.handle = r.Handle
+	if o := s.ownOf(it); o != nil {
+		o.due = now + int64(p.set.sampling)
+		s.expect(o)
+	}
+	return ItemResult{Sampling: millis(p.set.sampling), Queue: uint32(s.settings.list[it.set].queue)}
+}
+
+// modifyPlain changes an item that needs no queue of its own. A shorter queue needs no more than its number: the next
+// message takes as many of the newest and marks the loss.
+func (s *Subscription) modifyPlain(it *item, p *plan) bool {
+	granted := it.series.Reserve(p.queue)
+	p.set.queue = int32(granted)
+	set, ok := s.settings.get(&p.set)
+	if !ok {
+		it.series.Release(granted)
+		return false
+	}
+	it.series.Release(int(s.settings.list[it.set].queue))
+	s.settings.put(it.set)
+	it.set = set
+	return true
+}
+
+// modifyToOwn gives an item a queue of its own, with what its cursor has not passed yet.
+func (s *Subscription) modifyToOwn(it *item, slot uint32, p *plan) bool {
+	series, cursor, before := it.series, it.cursor, it.set
+	old := int(s.settings.list[before].queue)
+	var buf [64]tag.Sample
+	if !s.createOwn(it, slot, p, "") {
+		return false
+	}
+	o := s.owns[it.cursor]
+	o.cursor = cursor
+	it.series = nil
+	if it.flags&sampling != 0 {
+		set := &s.settings.list[o.set]
+		for series.Head() != o.cursor { // no filter was in force: all of it is queued
+			got, lost := series.Take(&o.cursor, old, len(buf), buf[:0])
+			s.takenFrom(slot, uint64(len(got)), lost, old)
+			o.gap = o.gap || lost > 0
+			for i := range got {
+				v := entry{got[i], got[i].At}
+				if o.last, o.have = v, true; o.gap && set.queue > 1 {
+					v.Status |= overflow
+				}
+				o.gap = false
+				o.push(v, set, &s.ledger)
+			}
+		}
+	}
+	series.Release(old)
+	s.settings.put(before)
+	return true
+}
+
+// modifyOwn changes an item that has a queue of its own; it keeps one.
+func (s *Subscription) modifyOwn(it *item, o *own, p *plan) bool {
+	account := s.client.engine.cfg.Account
+	p.set.queue = int32(o.reserve(account, p.queue))
+	set, ok := s.settings.get(&p.set)
+	if !ok {
+		o.reserve(account, int(s.settings.list[o.set].queue))
+		return false
+	}
+	s.settings.put(o.set)
+	o.set, it.set = set, set
+	if o.how != p.how {
+		if o.how == walked && it.flags&sampling != 0 {
+			s.walkOne(o)
+		}
+		s.detach(o)
+		o.how = p.how
+		s.attach(o)
+	}
+	o.shorten(&s.settings.list[set], &s.ledger)
+	return true
+}
+
+// takenFrom counts samples that an item took from its Series, and what it lost.
+func (s *Subscription) takenFrom(slot uint32, taken, lost uint64, queue int) {
+	l := &s.ledger
+	l.passed += taken + lost
+	l.looked += taken + lost
+	l.queued += taken + lost
+	if lost > 0 {
+		l.lose(lost, queue)
+		s.noteLoss(slot, lost, queue)
+	}
+}
+
+// available reports whether any item has something to report (NotificationsAvailable). While no block of Series moved
+// since there was nothing left, it looks no further.
+func (s *Subscription) available() bool {
+	s.walk()
+	for _, o := range s.owns {
+		if o != nil && o.count > 0 && s.items[o.slot].flags&reporting != 0 {
+			return true
+		}
+	}
+	moved := s.mixed
+	for i := range s.blocks {
+		b := &s.blocks[i]
+		b.now = b.block.Changes()
+		moved = moved || b.now != b.at
+	}
+	if !moved {
+		return false
+	}
+	if s.waits() {
+		return true
+	}
+	s.settle()
+	return false
+}
+
+// settle notes that nothing was left when the blocks were last looked at.
+func (s *Subscription) settle() {
+	for i := range s.blocks {
+		s.blocks[i].at = s.blocks[i].now
+	}
+}
+
+// waits reports whether any item that takes from its Series, or its own queue, has something to report.
+func (s *Subscription) waits() bool {
+	for i := range s.items {
+		it := &s.items[i]
+		if it.flags&reporting == 0 {
+			continue
+		}
+		if it.flags&owned != 0 {
+			if s.owns[it.cursor].count > 0 {
+				return true
+			}
+		} else if it.series.Head() != it.cursor {
+			return true
+		}
+	}
+	return false
+}
+
+// appendData appends a NotificationMessage with what the items have, at most s.room notifications and about limit
+// bytes, and sets s.more if something stayed. Items take turns: the next message begins where this one ended.
+func (s *Subscription) appendData(dst []byte, at tag.Time, limit int) ([]byte, int) {
+	return s.fill(openMessage(dst, s.sequence, at), limit)
+}
+
+var _ address.Waker = (*Subscription)(nil)

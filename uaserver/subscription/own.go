@@ -1,0 +1,310 @@
+package subscription
+
+import (
+	"strings"
+
+	"github.com/gopcua/opcua/ua"
+
+	"edged/drivers/tag"
+	"edged/uaserver/address"
+)
+
+// entryBytes is what a place in an item's own queue is charged to the account.
+const entryBytes = 48
+
+// walkedRing is how many samples a Series keeps at least for an item that looks at each of them: half of it may pass
+// while its Subscription's goroutine is woken.
+const walkedRing = 256
+
+// entry is one sample in an item's own queue. Status holds the Overflow bit already.
+type entry struct {
+	tag.Sample
+	server tag.Time
+}
+
+// how an item with a queue of its own gets its samples.
+type how uint8
+
+const (
+	walked  how = iota // every sample of the Series is looked at
+	sampled            // the Series' last sample, at the sampling interval
+	polled             // the attribute is read at the sampling interval
+)
+
+// own is what an item has whose queue is not simply the last samples of a Series: a deadband, a trigger, an IndexRange,
+// discard newest, sampling slower than the changes, or no Series at all.
+type own struct {
+	how       how
+	slot      uint32 // of its item
+	set       uint16 // of its item
+	have      bool   // last is set
+	gap       bool   // samples passed unseen: the next entry carries Overflow
+	reserved  int    // of the Series
+	charged   int    // bytes of the queue
+	series    *address.Series
+	cursor    uint64
+	due       int64 // next sampling
+	node      *address.Node
+	attribute ua.AttributeID
+	ranged    bool
+	part      address.Range
+	text      string // of the range, for reading
+	last      entry  // the last one queued, against which changes are judged
+
+	ring  []entry // grows as it fills, up to the queue size
+	first int
+	count int
+}
+
+// at is the i-th oldest entry.
+func (o *own) at(i int) *entry {
+	i += o.first
+	if i >= len(o.ring) {
+		i -= len(o.ring)
+	}
+	return &o.ring[i]
+}
+
+// offer judges a sample, and queues it if it is a change.
+func (o *own) offer(v entry, set *settings, l *ledger) {
+	l.looked++
+	if o.ranged && o.how != polled && v.Status.IsGood() {
+		part, status := address.ApplyRange(v.Value, o.part)
+		if status != tag.Good {
+			part, v.Status = tag.Value{}, status
+		}
+		v.Value = part
+	}
+	if o.have && !set.changed(&o.last, &v) {
+		l.filtered++
+		return
+	}
+	o.last, o.have = v, true
+	l.queued++
+	if o.gap {
+		o.gap = false
+		if set.queue > 1 {
+			v.Status |= overflow
+		}
+	}
+	o.push(v, set, l)
+}
+
+// push queues an entry. What has no room goes by the discard policy, with the Overflow bit on the entry that stands next
+// to the loss (Part 4, 5.13.1.5): the oldest kept, or the newest, which takes the place of the last. A queue of one has
+// no Overflow bit.
+func (o *own) push(v entry, set *settings, l *ledger) {
+	size := int(set.queue)
+	if o.count < size {
+		if o.count == len(o.ring) {
+			o.resize(min(size, max(1, 2*len(o.ring))))
+		}
+		o.count++
+		*o.at(o.count - 1) = v
+		return
+	}
+	l.lose(1, size)
+	if size == 1 {
+		*o.at(0) = v
+		return
+	}
+	if set.newest {
+		v.Status |= overflow
+		*o.at(o.count - 1) = v
+		return
+	}
+	*o.at(0) = v
+	o.first = (o.first + 1) % len(o.ring)
+	o.at(0).Status |= overflow
+}
+
+// pop takes the oldest entry.
+func (o *own) pop() entry {
+	v := *o.at(0)
+	*o.at(0) = entry{}
+	o.first = (o.first + 1) % len(o.ring)
+	o.count--
+	return v
+}
+
+// resize gives the ring that many places; it has room for what is queued.
+func (o *own) resize(size int) {
+	ring := make([]entry, size)
+	for i := range o.count {
+		ring[i] = *o.at(i)
+	}
+	o.ring, o.first = ring, 0
+}
+
+// shorten makes the queue fit new settings: what is too much goes by the discard policy.
+func (o *own) shorten(set *settings, l *ledger) {
+	size := int(set.queue)
+	over := o.count - size
+	if over <= 0 {
+		return
+	}
+	l.lose(uint64(over), size)
+	if set.newest {
+		last := *o.at(o.count - 1)
+		o.count = size
+		*o.at(size - 1) = last
+		if size > 1 {
+			o.at(size - 1).Status |= overflow
+		}
+	} else {
+		for range over {
+			o.pop()
+		}
+		if size > 1 {
+			o.at(0).Status |= overflow
+		}
+	}
+	o.resize(size)
+}
+
+// reserve takes from the account what a queue of that many entries needs, and returns how many were granted.
+func (o *own) reserve(account tag.Account, queue int) int {
+	account.Give(o.charged)
+	o.charged = 0
+	for queue > 1 {
+		if n := (queue - 1) * entryBytes; account.Take(n) {
+			o.charged = n
+			return queue
+		}
+		queue /= 2
+	}
+	return 1
+}
+
+// clear empties the queue and forgets what was reported.
+func (o *own) clear(l *ledger) {
+	l.dropped += uint64(o.count)
+	o.ring, o.first, o.count = nil, 0, 0
+	o.have, o.gap = false, false
+	o.last = entry{}
+}
+
+// walk looks at all samples of the Series of items that want each one.
+func (s *Subscription) walk() {
+	for _, o := range s.owns {
+		if o != nil && o.how == walked && o.series.Head() != o.cursor && s.items[o.slot].flags&sampling != 0 {
+			s.walkOne(o)
+		}
+	}
+}
+
+func (s *Subscription) walkOne(o *own) {
+	var buf [32]tag.Sample
+	set := &s.settings.list[o.set]
+	for o.series.Head() != o.cursor {
+		got, lost := o.series.Take(&o.cursor, o.reserved, len(buf), buf[:0])
+		s.ledger.passed += uint64(len(got)) + lost
+		if lost > 0 {
+			o.gap = true
+			s.ledger.looked += lost
+			s.ledger.queued += lost
+			s.ledger.lose(lost, int(set.queue))
+			s.noteLoss(o.slot, lost, int(set.queue))
+		}
+		before := s.ledger.overflowed
+		for i := range got {
+			o.offer(entry{got[i], got[i].At}, set, &s.ledger)
+		}
+		if n := s.ledger.overflowed - before; n > 0 {
+			s.noteLoss(o.slot, n, int(set.queue))
+		}
+	}
+}
+
+// sample takes the samples of items whose sampling interval has passed, and notes which have to be read.
+func (s *Subscription) sample(now int64) {
+	s.nextSample = 0
+	for _, o := range s.owns {
+		if o == nil || o.how == walked {
+			continue
+		}
+		if o.due <= now && s.items[o.slot].flags&sampling != 0 {
+			d := int64(s.settings.list[o.set].sampling)
+			if o.due += d; o.due <= now {
+				o.due = now + d
+			}
+			if o.how == polled {
+				s.polling = append(s.polling, o)
+			} else {
+				s.sampleOne(o)
+			}
+		}
+		s.expect(o)
+	}
+}
+
+// expect has the clock ring for the item's next sampling.
+func (s *Subscription) expect(o *own) {
+	if s.items[o.slot].flags&sampling != 0 && o.how != walked && (s.nextSample == 0 || o.due < s.nextSample) {
+		s.nextSample = o.due
+	}
+}
+
+// sampleOne takes the newest sample of a Series; the ones before were sampled out.
+func (s *Subscription) sampleOne(o *own) {
+	if o.series.Head() == o.cursor {
+		return
+	}
+	var buf [1]tag.Sample
+	got, passed := o.series.Take(&o.cursor, 1, 1, buf[:0])
+	s.ledger.passed += passed + 1
+	s.ledger.looked += passed
+	s.ledger.sampledOut += passed
+	set := &s.settings.list[o.set]
+	before := s.ledger.overflowed
+	o.offer(entry{got[0], got[0].At}, set, &s.ledger)
+	if s.ledger.overflowed != before {
+		s.noteLoss(o.slot, 1, int(set.queue))
+	}
+}
+
+// poll reads the attributes of the items in s.polling, without the client's lock: a reading may ask for what the lock
+// guards.
+func (s *Subscription) poll(now int64) {
+	c := s.client
+	sh := c.shard
+	rights := c.rights
+	sh.polls = append(sh.polls[:0], s.polling...)
+	clear(s.polling)
+	s.polling = s.polling[:0]
+	sh.reads = sh.reads[:0]
+	for _, o := range sh.polls {
+		sh.reads = append(sh.reads, address.ReadItem{Node: o.node, Attribute: o.attribute, Range: o.text})
+	}
+	c.mu.Unlock()
+	c.engine.cfg.Space.Read(c.engine.ctx, rights, sh.reads)
+	c.mu.Lock()
+	for i, o := range sh.polls {
+		sh.polls[i] = nil
+		if s.state == closed || o.node == nil || s.items[o.slot].flags&sampling == 0 {
+			continue // deleted or disabled meanwhile
+		}
+		s.offerRead(o, &sh.reads[i])
+	}
+	clear(sh.reads)
+}
+
+// offerRead takes the result of a reading as a sample. Only a Value has a SourceTimestamp.
+func (s *Subscription) offerRead(o *own, r *address.ReadItem) {
+	v := entry{tag.Sample{Status: r.Result.Status, Value: r.Result.Value}, r.Result.Server}
+	if o.attribute == ua.AttributeIDValue {
+		v.At = r.Result.Source
+	}
+	set := &s.settings.list[o.set]
+	before := s.ledger.overflowed
+	o.offer(v, set, &s.ledger)
+	if s.ledger.overflowed != before {
+		s.noteLoss(o.slot, 1, int(set.queue))
+	}
+}
+
+// setRange remembers an IndexRange; its text is copied out of the request.
+func (o *own) setRange(text string, part address.Range) {
+	o.ranged = text != ""
+	o.text, o.part = strings.Clone(text), part
+}

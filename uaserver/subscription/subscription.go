@@ -1,0 +1,289 @@
+package subscription
+
+import (
+	"math"
+	"time"
+
+	"github.com/gopcua/opcua/ua"
+
+	"edged/drivers/tag"
+	"edged/uaserver/address"
+)
+
+// Subscription is one Subscription (Part 4, 5.14). All of it but the alarm is guarded by its client's mu.
+type Subscription struct {
+	id     uint32
+	client *Client
+	alarm  alarm
+
+	// Parameters.
+	interval time.Duration
+	every    uint32 // keep-alive count
+	life     uint32 // lifetime count
+	room     int    // MaxNotificationsPerPublish
+	priority uint8
+	enabled  bool
+
+	// State (Part 4, 5.14.1).
+	state     state
+	keepAlive uint32 // counts down
+	lifetime  uint32 // counts down
+	sent      bool   // a message was sent
+	more      bool   // the last message did not hold everything
+	found     bool   // of the Republish in hand
+	sequence  uint32 // of the last NotificationMessage; 0 before the first
+	lateSince int64
+
+	// Clock, in the engine's nanoseconds.
+	nextTick   int64
+	nextSample int64 // of the items with a queue of their own; 0: none
+
+	items    []item
+	free     []uint32 // slots of items that were deleted
+	live     int      // items
+	resume   int      // slot at which the next message begins
+	settings interned
+	owns     []*own
+	freeOwns []uint32
+	blocks   []seen
+	mixed    bool // there are items whose block is not in blocks
+
+	held    []held // messages for Republish, oldest first
+	ledger  ledger
+	losses  map[uint32]*loss // by item slot
+	oldest  tag.Time         // of the changes in the message at hand
+	polling []*own           // items whose values are being read
+}
+
+// held is a message that was not acknowledged.
+type held struct {
+	sequence      uint32
+	notifications uint32
+	charged       int // bytes on the account
+	message       []byte
+}
+
+// seen is how far a block of Series had changed when nothing of it was left to send.
+type seen struct {
+	block *address.Block
+	at    uint64
+	now   uint64
+}
+
+// overdue reports whether a Publish request that arrives now is used at once.
+func (s *Subscription) overdue() bool {
+	return s.state == late || s.state == normal && s.more && s.enabled
+}
+
+// ring is the Subscription's clock: it samples and publishes what is due, then waits for the next time. Values that
+// have to be read are read without the client's lock.
+func (s *Subscription) ring(now int64) {
+	s.alarm.woken.Store(false)
+	c := s.client
+	c.mu.Lock()
+	if s.state == closed {
+		c.mu.Unlock()
+		return
+	}
+	s.walk()
+	if s.nextSample != 0 && now >= s.nextSample {
+		s.sample(now)
+	}
+	if len(s.polling) > 0 {
+		s.poll(now)
+	}
+	if s.state != closed && now >= s.nextTick {
+		s.nextTick += int64(s.interval)
+		if s.nextTick <= now { // the machine was busy or asleep: no burst to catch up
+			s.nextTick = now + int64(s.interval)
+		}
+		s.step(onTimer, now)
+		s.reportLosses(now)
+	}
+	if s.state == closed {
+		c.serve(now)
+		c.rest()
+	} else {
+		s.schedule()
+	}
+	c.mu.Unlock()
+}
+
+// schedule sets the alarm for whatever comes first.
+func (s *Subscription) schedule() {
+	at := s.nextTick
+	if s.nextSample != 0 {
+		at = min(at, s.nextSample)
+	}
+	s.alarm.set(at)
+}
+
+// step runs the state machine for one event and does what it says.
+func (s *Subscription) step(e event, now int64) {
+	c := s.client
+	f := facts{queued: c.queued > 0, enabled: s.enabled, more: s.more, sent: s.sent, found: s.found,
+		keepAlive: s.keepAlive, every: s.every, lifetime: s.lifetime}
+	if s.enabled && (e == onTimer || e == onPublish) {
+		f.available = s.available()
+	}
+	was := s.state
+	_, to, do := next(was, e, &f)
+	s.state = to
+	if to == late && was != late {
+		s.lateSince = now
+	}
+	if do&startTimer != 0 {
+		s.lifetime--
+	}
+	if do&resetLifetime != 0 {
+		s.lifetime = s.life
+	}
+	if do&resetKeepAlive != 0 {
+		s.keepAlive = s.every
+	}
+	if do&countKeepAlive != 0 {
+		s.keepAlive--
+	}
+	if do&returnMessage != 0 {
+		s.returnNotifications()
+	}
+	if do&returnKeepAlive != 0 {
+		s.sendKeepAlive()
+	}
+	if do&clearMore != 0 {
+		s.more = false
+	}
+	if do&deleteItems != 0 {
+		s.remove()
+	}
+	if do&issueStatus != 0 && !c.closed {
+		if len(c.notices) == maxNotices {
+			c.notices = append(c.notices[:0], c.notices[1:]...)
+		}
+		c.notices = append(c.notices, notice{s.id, s.following(), ua.StatusBadTimeout})
+	}
+}
+
+// following is the next sequence number: from 1, and after the largest 1 again (Part 4, 7.8 Counter).
+func (s *Subscription) following() uint32 {
+	if s.sequence == math.MaxUint32 {
+		return 1
+	}
+	return s.sequence + 1
+}
+
+// returnNotifications sends messages while there are both notifications left over and Publish requests (Part 4,
+// table 85, ReturnNotifications).
+func (s *Subscription) returnNotifications() {
+	for {
+		s.sendMessage()
+		if !s.more || s.client.queued == 0 {
+			return
+		}
+	}
+}
+
+// sendMessage answers the oldest Publish request with what the items have.
+func (s *Subscription) sendMessage() {
+	c := s.client
+	w := c.at(0)
+	s.sequence = s.following()
+	at := tag.Now()
+	buf, n := s.appendData(c.buffer(), at, w.message)
+	s.sent = true
+	s.keep(held{sequence: s.sequence, notifications: uint32(n), message: buf})
+	c.answer = Response{sub: s.id, held: s.held, more: s.more, message: buf}
+	c.respond(w, &c.answer)
+	c.remove(0)
+	if k := len(s.held); k == 0 || s.held[k-1].sequence != s.sequence {
+		c.recycle(buf)
+	}
+	s.ledger.messages++
+	s.ledger.sent += uint64(n)
+	c.shard.latency.observe(s.oldest, at)
+}
+
+// sendKeepAlive answers the oldest Publish request with the number of the next message, without using it.
+func (s *Subscription) sendKeepAlive() {
+	c := s.client
+	buf := appendKeepAlive(c.buffer(), s.following(), tag.Now())
+	s.sent = true
+	c.answer = Response{sub: s.id, held: s.held, message: buf}
+	c.respond(c.at(0), &c.answer)
+	c.remove(0)
+	c.recycle(buf)
+}
+
+// keep holds a message for Republish. When there are too many, or the account has no room, the oldest are given up;
+// one that does not fit alone is not kept.
+func (s *Subscription) keep(h held) {
+	cfg := &s.client.engine.cfg
+	for len(s.held) >= cfg.Held {
+		s.evict()
+	}
+	h.charged = cap(h.message)
+	for !cfg.Account.Take(h.charged) {
+		if len(s.held) == 0 {
+			s.ledger.evicted++
+			s.ledger.evictedNotifications += uint64(h.notifications)
+			return
+		}
+		s.evict()
+	}
+	s.held = append(s.held, h)
+}
+
+// evict gives up the oldest message that is kept.
+func (s *Subscription) evict() {
+	s.ledger.evicted++
+	s.ledger.evictedNotifications += uint64(s.held[0].notifications)
+	s.drop(0)
+}
+
+// drop forgets the i-th kept message.
+func (s *Subscription) drop(i int) {
+	s.client.engine.cfg.Account.Give(s.held[i].charged)
+	s.client.recycle(s.held[i].message)
+	copy(s.held[i:], s.held[i+1:])
+	s.held[len(s.held)-1] = held{}
+	s.held = s.held[:len(s.held)-1]
+}
+
+// find is the index of a kept message, or -1.
+func (s *Subscription) find(sequence uint32) int {
+	for i := range s.held {
+		if s.held[i].sequence == sequence {
+			return i
+		}
+	}
+	return -1
+}
+
+// acknowledge forgets a message that the client has, and reports whether there was one.
+func (s *Subscription) acknowledge(sequence uint32) bool {
+	i := s.find(sequence)
+	if i < 0 {
+		return false
+	}
+	s.drop(i)
+	s.ledger.acknowledged++
+	return true
+}
+
+// remove ends the Subscription: its items, its messages and its place in the engine.
+func (s *Subscription) remove() {
+	c := s.client
+	for slot := range s.items {
+		if s.items[slot].flags&used != 0 {
+			s.deleteItem(uint32(slot))
+		}
+	}
+	s.items, s.owns, s.blocks, s.losses = nil, nil, nil, nil
+	for len(s.held) > 0 {
+		s.ledger.abandoned++
+		s.drop(len(s.held) - 1)
+	}
+	delete(c.subs, s.id)
+	s.alarm.stop()
+	c.engine.leave(s)
+}
