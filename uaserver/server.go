@@ -110,13 +110,13 @@ type Server struct {
 	waiting sync.WaitGroup // requests in their own goroutines
 	nWait   atomic.Int64
 
-	requests [len(services)]atomic.Uint64 // by index into services
-	unknown  atomic.Uint64                // requests of services that are not in the table
+	requests []atomic.Uint64 // by index into services
+	unknown  atomic.Uint64   // requests of services that are not in the table
 	panics   atomic.Uint64
 	rejected rejections
 	stopping atomic.Bool
 
-	mu    sync.Mutex                      // guards all below
+	mu    sync.Mutex                     // guards all below
 	bound map[*channel.Channel][]*client // sessions by the channel that they are bound to
 }
 
@@ -150,6 +150,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.New("uaserver: an address space and at least one policy are needed")
 	}
 	s := &Server{cfg: cfg, space: cfg.Space, log: cfg.Log, bound: map[*channel.Channel][]*client{}}
+	s.requests = make([]atomic.Uint64, len(services))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.endpoints = endpointsOf(&cfg)
 	s.sessions = session.New(session.Limits{
@@ -160,7 +161,7 @@ func New(cfg Config) (*Server, error) {
 	s.channels = channel.New(channel.Config{
 		Certificate: cfg.Certificate, Trust: cfg.Trust, Policies: cfg.Policies, Limits: cfg.Channel,
 		Account: cfg.Account, Log: cfg.Log,
-	}, s)
+	}, handler{s})
 	var err error
 	if s.status, err = newStatus(s); err != nil {
 		s.cancel()
@@ -207,7 +208,8 @@ func (s *Server) Shutdown(ctx context.Context, reason string, after time.Duratio
 
 // Closed tells that a channel ended. Its sessions live on, for a client that comes back; the Publish requests that
 // came through it do not.
-func (s *Server) Closed(ch *channel.Channel) {
+func (h handler) Closed(ch *channel.Channel) {
+	s := h.s
 	s.mu.Lock()
 	clients := s.bound[ch]
 	delete(s.bound, ch)

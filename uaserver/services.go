@@ -85,8 +85,12 @@ type call struct {
 
 var calls = sync.Pool{New: func() any { return new(call) }}
 
+// handler is the Server as its channels know it.
+type handler struct{ s *Server }
+
 // Serve answers one request in the connection's read goroutine.
-func (s *Server) Serve(r *channel.Request) {
+func (h handler) Serve(r *channel.Request) {
+	s := h.s
 	c := calls.Get().(*call)
 	*c = call{s: s, ch: r.Channel, id: r.ID, body: r.Body, typ: r.Type}
 	defer s.contain(r.Channel)
