@@ -224,7 +224,7 @@ func (c *Client) OpenChunk(id uint32, body []byte) ([]byte, error) {
 func (c *Client) Chunks(id uint32, body []byte) ([][]byte, error) {
 	room := c.ChunkSize - 24
 	if c.asym != nil {
-		room -= 32 + 1 + 15
+		room = (c.ChunkSize-16)/16*16 - 8 - 32 - 1 - 16 // secure pads a full block where none is needed
 	}
 	var all [][]byte
 	for {
