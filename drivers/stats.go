@@ -118,3 +118,11 @@ func (d *deviceStats) setState(s State) bool {
 	d.s.State = s
 	return was != s
 }
+
+// executed counts commands of a device without a line.
+func (d *deviceStats) executed(n int) {
+	d.mu.Lock()
+	d.s.Requests += uint64(n)
+	d.s.LastGood = tag.Now()
+	d.mu.Unlock()
+}

@@ -269,6 +269,9 @@ func (d *Device) write(ctx context.Context, lane int, c *tag.Command) error {
 	status, fault := d.fault(err, true, fmt.Sprintf("write %s:%d+%d", f.table, w.start, w.count))
 	switch {
 	case fault != nil:
+		if fault.Kind == drivers.Mute && !d.lanes[lane].link.sent {
+			status = tag.BadNoCommunication // the reading before the write of a bit
+		}
 		c.Status = status
 		return fault
 	case d.lanes[lane].link.sent:

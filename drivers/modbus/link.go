@@ -77,7 +77,7 @@ type Link struct {
 	used        time.Time       // of the last request
 	silent      int             // requests in a row that brought not a byte
 	ctx         context.Context // of the exchange in flight: goburrow's Send has none
-	sent        bool            // whether the request of the exchange left
+	sent        bool            // whether a write left since begin
 }
 
 // Errors of one exchange on a link that works. The device makes faults of them.
@@ -330,10 +330,13 @@ func (l *Link) write(p port.Port, b []byte, deadline time.Time) error {
 		return fmt.Errorf("%w: %w", closed(err), drivers.ErrUnsent)
 	}
 	n, err := p.Write(b)
-	l.sent = n > 0
+	pdu := b[1:]
+	if l.cfg.Framing == TCP {
+		pdu = b[mbapSize:]
+	}
+	l.sent = l.sent || n > 0 && !reads(pdu)
 	switch {
 	case err == nil:
-		l.sent = true
 		return nil
 	case n == 0 && port.IsTimeout(err):
 		// The peer's window is full: it has not read for long, and the kernel would send this later, unasked.

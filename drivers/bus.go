@@ -1,0 +1,332 @@
+package drivers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"edged/drivers/tag"
+)
+
+const (
+	defaultOpenTimeout = 5 * time.Second
+	// Back-off of a link that cannot be opened, and of a device that does not answer: from first to most, doubled each
+	// time, with jitter, so that a gateway does not come back to all its hosts at one moment.
+	firstBackoff = 500 * time.Millisecond
+	mostBackoff  = 30 * time.Second
+	// A device that asks for patience (exceptions 5 and 6) gets it this often, from busyPause on, doubled each time.
+	busyTries = 3
+	busyPause = 20 * time.Millisecond
+	// maxSleep is how long a lane that has nothing to do stays silent to the watchdog.
+	maxSleep = 5 * time.Second
+	// loadWindow is how long busy time is summed for Utilization.
+	loadWindow = 10 * time.Second
+)
+
+// What the log says of a line.
+const (
+	toldNothing uint8 = iota
+	toldUp
+	toldDown
+)
+
+// bus is one line: its lanes, and what they count together.
+type bus struct {
+	cfg   BusConfig
+	log   *slog.Logger
+	sink  tag.Sink
+	pulse tag.Pulse
+	lanes []*lane
+
+	mu      sync.Mutex // guards s and started
+	s       BusStats
+	started time.Time
+}
+
+// lane is one link and the devices that talk through it. It has one goroutine, which owns everything but the queue.
+type lane struct {
+	bus     *bus
+	number  int
+	link    Link
+	devices []*device
+	queue   queue
+
+	// Owned by the lane's goroutine.
+	base     time.Time // the grid's origin; differences are monotonic, so that a clock step moves no scan
+	up       bool
+	told     uint8 // what the log says of the line
+	worked   bool  // an exchange succeeded since the link was opened
+	backoff  time.Duration
+	reopenAt time.Duration // of a link that is not up
+	yielded  bool          // the last exchange was a command's: a due poll is next
+	batch    []tag.Sample
+	timer    *time.Timer
+
+	loadMu sync.Mutex    // guards the fields below
+	window time.Duration // when the current window began
+	busy   time.Duration // in exchanges, in the current window
+	before time.Duration // the same of the window before; -1: there is none
+}
+
+func newBus(cfg BusConfig, fleet *Config) (*bus, error) {
+	if len(cfg.Links) == 0 {
+		return nil, fmt.Errorf("bus %s has no link", cfg.Name)
+	}
+	if cfg.OpenTimeout <= 0 {
+		cfg.OpenTimeout = defaultOpenTimeout
+	}
+	b := &bus{cfg: cfg, log: fleet.Log.With("bus", cfg.Name), sink: fleet.Sink, pulse: fleet.Pulse, s: BusStats{Name: cfg.Name}}
+	for i, link := range cfg.Links {
+		b.lanes = append(b.lanes, &lane{bus: b, number: i, link: link, queue: newQueue(), before: -1})
+	}
+	return b, nil
+}
+
+// add gives the device to the lane with the fewest.
+func (b *bus) add(d *device) {
+	l := b.lanes[0]
+	for _, other := range b.lanes[1:] {
+		if len(other.devices) < len(l.devices) {
+			l = other
+		}
+	}
+	d.lane = l
+	l.devices = append(l.devices, d)
+}
+
+func (b *bus) run(ctx context.Context) {
+	b.mu.Lock()
+	b.started = time.Now()
+	b.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, l := range b.lanes {
+		wg.Go(func() { l.run(ctx) })
+	}
+	wg.Wait()
+}
+
+func (b *bus) snapshot() BusStats {
+	b.mu.Lock()
+	s := b.s
+	if !b.started.IsZero() {
+		s.Uptime = time.Since(b.started)
+	}
+	b.mu.Unlock()
+	for _, l := range b.lanes {
+		s.Utilization = max(s.Utilization, l.load())
+	}
+	return s
+}
+
+// exchanged counts one exchange.
+func (l *lane) exchanged(took time.Duration, command bool) {
+	b := l.bus
+	i := 0
+	for i < len(pollBounds) && took > pollBounds[i] {
+		i++
+	}
+	b.mu.Lock()
+	b.s.Polls[i]++
+	b.s.PollTime += took
+	if command {
+		b.s.Commands++
+	}
+	b.mu.Unlock()
+	l.loadMu.Lock()
+	l.turnWindow()
+	l.busy += took
+	l.loadMu.Unlock()
+}
+
+// turnWindow begins a new window when the current one is full. Call it with loadMu held.
+func (l *lane) turnWindow() {
+	now := l.now()
+	if now-l.window < loadWindow {
+		return
+	}
+	l.before = l.busy
+	if now-l.window >= 2*loadWindow {
+		l.before = 0
+	}
+	l.busy, l.window = 0, now-(now-l.window)%loadWindow
+}
+
+// load is the share of the last ten to twenty seconds that the lane was in an exchange.
+func (l *lane) load() float64 {
+	l.loadMu.Lock()
+	defer l.loadMu.Unlock()
+	if l.base.IsZero() {
+		return 0
+	}
+	l.turnWindow()
+	busy, span := l.busy, l.now()-l.window
+	if l.before >= 0 {
+		busy, span = busy+l.before, span+loadWindow
+	}
+	if span <= 0 {
+		return 0
+	}
+	return min(1, float64(busy)/float64(span))
+}
+
+// now is the time on the lane's own clock.
+func (l *lane) now() time.Duration { return time.Since(l.base) }
+
+func (l *lane) run(ctx context.Context) {
+	l.loadMu.Lock()
+	l.base = time.Now()
+	l.loadMu.Unlock()
+	l.timer = time.NewTimer(maxSleep)
+	defer l.timer.Stop()
+	// An exchange in flight ends at once when the fleet stops.
+	stop := context.AfterFunc(ctx, func() { l.link.Close() })
+	defer stop()
+	defer l.queue.close()
+	defer l.link.Close()
+	for ctx.Err() == nil {
+		if l.bus.pulse != nil {
+			l.bus.pulse()
+		}
+		l.expireHolds()
+		switch {
+		case !l.up && l.now() < l.reopenAt:
+			l.queue.refuse()
+			l.sleep(ctx, min(l.reopenAt, l.nextHold()))
+		case !l.up:
+			if err := l.open(ctx); err != nil && ctx.Err() == nil {
+				l.down(err)
+			}
+		case !l.step(ctx):
+			l.sleep(ctx, l.nextEvent())
+		}
+	}
+}
+
+// step makes one exchange: a command's, or a poll's that is due. After a command a due poll comes first, so that
+// neither starves the other.
+func (l *lane) step(ctx context.Context) bool {
+	d, scan := l.due()
+	if d == nil || !l.yielded {
+		if j := l.queue.head(); j != nil {
+			l.yielded = true
+			l.serve(ctx, j)
+			return true
+		}
+	}
+	l.yielded = false
+	if d == nil {
+		return false
+	}
+	l.scan(ctx, d, scan)
+	return true
+}
+
+// sleep waits until the moment, a job, or the end.
+func (l *lane) sleep(ctx context.Context, until time.Duration) {
+	d := min(until-l.now(), maxSleep)
+	if d <= 0 {
+		return
+	}
+	l.timer.Reset(d)
+	select {
+	case <-l.timer.C:
+	case <-l.queue.wake:
+	case <-ctx.Done():
+	}
+}
+
+func nextBackoff(d time.Duration) time.Duration {
+	return min(max(2*d, firstBackoff), mostBackoff)
+}
+
+// jitter spreads d by a quarter to both sides.
+func jitter(d time.Duration) time.Duration {
+	return d*3/4 + rand.N(d/2)
+}
+
+// open opens the link once.
+func (l *lane) open(ctx context.Context) error {
+	octx, cancel := context.WithTimeout(ctx, l.bus.cfg.OpenTimeout)
+	defer cancel()
+	if err := l.link.Open(octx); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		l.link.Close() // the end came while it opened
+		return ctx.Err()
+	}
+	l.up, l.worked = true, false
+	now := l.now()
+	for _, d := range l.devices {
+		d.retryAt = 0
+		for i := range d.scans {
+			d.scans[i].catchUp(now)
+		}
+	}
+	b := l.bus
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.s.Opened++
+	b.s.Up = true
+	return nil
+}
+
+// down publishes once that nothing on the line can be reached, logs the change, and puts the next attempt off.
+func (l *lane) down(err error) {
+	b := l.bus
+	b.mu.Lock()
+	b.s.LastError = err.Error()
+	b.s.Up = false
+	b.mu.Unlock()
+	if l.told != toldDown {
+		l.told = toldDown
+		b.log.Warn("line is down, its tags are bad until it is back", "lane", l.number, "err", err)
+	}
+	l.up = false
+	for _, d := range l.devices {
+		l.silence(d, tag.BadNoCommunication)
+	}
+	l.backoff = nextBackoff(l.backoff)
+	l.reopenAt = l.now() + jitter(l.backoff)
+}
+
+// relink closes a link that was lost. It reports whether the exchange may be tried again at once, on a new link: the old
+// one had worked, and a peer that closes when idle is no failure.
+func (l *lane) relink(ctx context.Context, err error) bool {
+	l.link.Close()
+	if ctx.Err() != nil {
+		return false
+	}
+	if l.worked {
+		again := l.open(ctx)
+		if again == nil {
+			return true
+		}
+		err = again
+	}
+	if ctx.Err() == nil {
+		l.down(err)
+	}
+	return false
+}
+
+// good notes that an exchange succeeded: a host that takes a connection and drops it is not up.
+func (l *lane) good() {
+	l.worked = true
+	l.backoff = 0
+	if l.told != toldUp {
+		l.told = toldUp
+		l.bus.log.Info("line is up", "lane", l.number)
+	}
+}
+
+// isFault reports whether err is the device's, on a link that works.
+func isFault(err error) (*Fault, bool) {
+	var f *Fault
+	ok := errors.As(err, &f)
+	return f, ok
+}

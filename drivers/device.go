@@ -1,0 +1,248 @@
+package drivers
+
+import (
+	"time"
+
+	"edged/drivers/tag"
+)
+
+// device is what a lane knows of one device.
+type device struct {
+	cfg   DeviceConfig
+	lane  *lane // nil for a device without a line
+	table *tag.Table
+	stats deviceStats
+
+	// Owned by the lane's goroutine.
+	scans    []scan
+	answered bool // at least once since start: until then its tags wait for initial data
+	silent   bool // does not answer: it is asked again at retryAt
+	disabled bool
+	told     bool // whether the log knows the state
+	backoff  time.Duration
+	retryAt  time.Duration // on the lane's clock
+	garbled  int           // answers in a row that were none
+	failing  map[int]bool  // requests that failed last time
+	held     map[tag.Ref]*held
+	holding  int // entries of held whose time runs
+}
+
+// held is the last good value of a tag with hold.
+type held struct {
+	last    tag.Sample
+	goodAt  time.Duration // on the lane's clock; -1: never
+	keep    time.Duration
+	running bool // published as uncertain; bad when keep is over
+}
+
+// maxGarbled is how many answers in a row may be no answers before the device is treated as silent: each costs the line
+// a time-out.
+const maxGarbled = 3
+
+func newDevice(cfg DeviceConfig, table *tag.Table) *device {
+	d := &device{cfg: cfg, table: table, failing: map[int]bool{}}
+	d.stats.s = DeviceStats{Name: cfg.Name, Bus: cfg.Bus}
+	if cfg.Driver == nil {
+		d.stats.s.State = Online
+		return d
+	}
+	for _, period := range cfg.Driver.Scans() {
+		d.scans = append(d.scans, scan{period: max(period, minPeriod)})
+	}
+	if len(cfg.Hold) > 0 {
+		d.held = make(map[tag.Ref]*held, len(cfg.Hold))
+		for ref, keep := range cfg.Hold {
+			d.held[ref] = &held{keep: keep, goodAt: -1}
+		}
+	}
+	return d
+}
+
+func (d *device) tags() []tag.Ref {
+	if d.cfg.Immediate != nil {
+		return d.cfg.Immediate.Tags()
+	}
+	return d.cfg.Driver.Tags()
+}
+
+func (d *device) readable(ref tag.Ref) bool {
+	def := d.table.Def(ref)
+	return def != nil && def.Access&tag.Readable != 0
+}
+
+// alive notes that the device answered, be it with an exception.
+func (l *lane) alive(d *device) {
+	l.good()
+	d.answered = true
+	d.garbled = 0
+	state := Online
+	if len(d.failing) > 0 {
+		state = Degraded
+	}
+	changed := d.stats.setState(state)
+	if !d.silent && d.told {
+		if changed {
+			l.bus.log.Info("device changed", "device", d.cfg.Name, "state", state)
+		}
+		return
+	}
+	if d.told || changed {
+		l.bus.log.Info("device answers", "device", d.cfg.Name, "state", state)
+	}
+	d.silent, d.told, d.backoff = false, true, 0
+	now := l.now()
+	for i := range d.scans {
+		d.scans[i].catchUp(now)
+	}
+}
+
+// silence publishes once that the device cannot be read, unless it never answered since start.
+func (l *lane) silence(d *device, status tag.Status) {
+	was := d.silent
+	d.silent = true
+	d.stats.setState(Offline)
+	clear(d.failing)
+	now := l.now()
+	for i := range d.scans {
+		d.scans[i].skip(now)
+	}
+	if was || !d.answered || d.disabled {
+		return
+	}
+	l.publishAll(d, status)
+}
+
+// publishAll publishes one bad status for every readable tag of the device.
+func (l *lane) publishAll(d *device, status tag.Status) {
+	l.batch = l.batch[:0]
+	at := tag.Now()
+	for _, ref := range d.tags() {
+		if d.readable(ref) {
+			l.batch = append(l.batch, tag.Sample{Ref: ref, Status: status, At: at})
+		}
+	}
+	l.publish(d, l.batch)
+}
+
+// mute puts a device that did not answer off, each time for longer.
+func (l *lane) mute(d *device, status tag.Status, err error) {
+	if !d.told || !d.silent {
+		l.bus.log.Warn("device does not answer, its tags are bad until it does", "device", d.cfg.Name, "err", err)
+		d.told = true
+	}
+	l.silence(d, status)
+	d.backoff = nextBackoff(d.backoff)
+	d.retryAt = l.now() + jitter(d.backoff)
+}
+
+// failed notes what a fault means for the device, and publishes the readings that came with it.
+func (l *lane) failed(d *device, request int, f *Fault, batch []tag.Sample) {
+	switch f.Kind {
+	case Mute:
+		l.mute(d, tag.BadNoCommunication, f)
+		return
+	case Garbled:
+		if d.garbled++; d.garbled >= maxGarbled {
+			l.mute(d, tag.BadCommunicationError, f)
+			return
+		}
+		l.publish(d, batch)
+		return
+	}
+	if request >= 0 && !d.failing[request] {
+		d.failing[request] = true
+		l.bus.log.Warn("request fails", "device", d.cfg.Name, "err", f)
+	}
+	l.alive(d)
+	l.publish(d, batch)
+}
+
+// publish gives a batch to the sink. A tag with hold stays uncertain for a while instead of bad.
+func (l *lane) publish(d *device, batch []tag.Sample) {
+	if len(batch) == 0 {
+		return
+	}
+	if len(d.held) > 0 {
+		l.hold(d, batch)
+	}
+	l.bus.sink.Publish(batch)
+}
+
+func (l *lane) hold(d *device, batch []tag.Sample) {
+	now := l.now()
+	for i := range batch {
+		s := &batch[i]
+		h := d.held[s.Ref]
+		if h == nil {
+			continue
+		}
+		if h.running {
+			h.running = false
+			d.holding--
+		}
+		switch {
+		case s.Status.IsGood():
+			h.last, h.goodAt = *s, now
+		case s.Status == tag.BadNoCommunication && h.goodAt >= 0 && now < h.goodAt+h.keep:
+			s.Status, s.Value = tag.UncertainNoCommunicationLastUsableValue, h.last.Value
+			h.running = true
+			d.holding++
+		}
+	}
+}
+
+const never = time.Duration(1<<63 - 1)
+
+// nextHold is when the next held value is to become bad.
+func (l *lane) nextHold() time.Duration {
+	next := never
+	for _, d := range l.devices {
+		if d.holding == 0 {
+			continue
+		}
+		for _, h := range d.held {
+			if h.running {
+				next = min(next, h.goodAt+h.keep)
+			}
+		}
+	}
+	return next
+}
+
+// expireHolds publishes held values whose time is over as bad.
+func (l *lane) expireHolds() {
+	for _, d := range l.devices {
+		if d.holding == 0 {
+			continue
+		}
+		now := l.now()
+		l.batch = l.batch[:0]
+		for ref, h := range d.held {
+			if h.running && now >= h.goodAt+h.keep {
+				l.batch = append(l.batch, tag.Sample{Ref: ref, Status: tag.BadNoCommunication, At: tag.Now()})
+			}
+		}
+		l.publish(d, l.batch)
+	}
+}
+
+// enable switches a device on or off. What is off is not asked, and its tags say so.
+func (l *lane) enable(d *device, on bool) {
+	if d.disabled == !on {
+		return
+	}
+	d.stats.mu.Lock()
+	d.stats.s.Disabled = !on
+	d.stats.mu.Unlock()
+	l.bus.log.Info("device switched", "device", d.cfg.Name, "enabled", on)
+	if !on {
+		l.publishAll(d, tag.BadOutOfService)
+		d.stats.setState(Offline)
+	}
+	d.disabled, d.silent, d.retryAt, d.backoff = !on, true, 0, 0
+	d.garbled = 0
+	clear(d.failing)
+}
+
+// retryable reports whether a read that failed so is worth another try at once.
+func retryable(k FaultKind) bool { return k == Mute || k == Garbled }

@@ -1,0 +1,338 @@
+package drivers
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"edged/drivers/tag"
+)
+
+// queue is what clients ask of a lane, in order of arrival. A client's own limits bound it: each request of a client is
+// one job a lane, and waits for it.
+type queue struct {
+	mu     *sync.Mutex // guards jobs, pending, closed, and the unfinished part of every job in jobs
+	jobs   []*job
+	shared *job          // a job of readings alone that has not begun: whoever asks meanwhile joins it
+	closed bool          // the lane has ended
+	wake   chan struct{} // of one entry: the lane may be asleep
+}
+
+// How far a command has come.
+const (
+	waiting uint8 = iota
+	begun
+	finished
+	dropped
+)
+
+// job is a row of commands, and the readings that confirm them or were asked for alone.
+type job struct {
+	cmds    []tag.Command // copies: the caller may go while one is under way
+	devices []*device     // of cmds
+	state   []uint8       // of cmds
+	next    int           // of cmds; owned by the lane
+	refs    []deviceRefs  // to read; owned by the lane once begun
+	operate func()        // runs in the lane's goroutine
+	done    chan struct{} // closed at the end
+}
+
+// deviceRefs are tags of one device.
+type deviceRefs struct {
+	d    *device
+	refs []tag.Ref
+}
+
+func newQueue() queue { return queue{mu: new(sync.Mutex), wake: make(chan struct{}, 1)} }
+
+// put adds a job. It reports false after the lane has ended.
+func (q *queue) put(j *job) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.jobs = append(q.jobs, j)
+	q.ring()
+	return true
+}
+
+func (q *queue) ring() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// join adds readings to the job that waits, or to a new one.
+func (q *queue) join(d *device, refs []tag.Ref) (*job, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil, false
+	}
+	j := q.shared
+	if j == nil {
+		j = &job{done: make(chan struct{})}
+		q.shared = j
+		q.jobs = append(q.jobs, j)
+	}
+	j.add(d, refs...)
+	q.ring()
+	return j, true
+}
+
+func (j *job) add(d *device, refs ...tag.Ref) {
+	for i := range j.refs {
+		if j.refs[i].d == d {
+			j.refs[i].refs = append(j.refs[i].refs, refs...)
+			return
+		}
+	}
+	j.refs = append(j.refs, deviceRefs{d, slices.Clone(refs)})
+}
+
+// head is the job whose turn it is.
+func (q *queue) head() *job {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.jobs) == 0 {
+		return nil
+	}
+	if q.jobs[0] == q.shared {
+		q.shared = nil
+	}
+	return q.jobs[0]
+}
+
+// end finishes the job at the head.
+func (q *queue) end(j *job) {
+	q.mu.Lock()
+	q.jobs = slices.Delete(q.jobs, 0, 1)
+	if len(q.jobs) > 0 {
+		q.ring()
+	}
+	q.mu.Unlock()
+	close(j.done)
+}
+
+// begin takes the next command for execution, unless its caller has gone.
+func (q *queue) begin(j *job) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if j.state[j.next] == dropped {
+		return false
+	}
+	j.state[j.next] = begun
+	return true
+}
+
+func (q *queue) finish(j *job, status tag.Status) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j.cmds[j.next].Status = status
+	j.state[j.next] = finished
+}
+
+// abandon tells the statuses of a job whose caller does not wait any longer: what waits is dropped and never executed,
+// of what is under way the outcome is unknown. unknown lists those.
+func (q *queue) abandon(j *job) (statuses []tag.Status, unknown []int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range j.cmds {
+		status := j.cmds[i].Status
+		switch j.state[i] {
+		case waiting:
+			j.state[i], status = dropped, tag.BadNoCommunication
+		case begun:
+			status = tag.BadTimeout
+			unknown = append(unknown, i)
+		}
+		statuses = append(statuses, status)
+	}
+	return statuses, unknown
+}
+
+// refuse answers all jobs of a line that is down.
+func (q *queue) refuse() {
+	q.mu.Lock()
+	jobs := q.jobs
+	q.jobs, q.shared = nil, nil
+	for _, j := range jobs {
+		for i := range j.cmds {
+			if j.state[i] == waiting {
+				j.state[i], j.cmds[i].Status = finished, tag.BadNoCommunication
+			}
+		}
+	}
+	q.mu.Unlock()
+	for _, j := range jobs {
+		if j.operate != nil {
+			j.operate()
+		}
+		close(j.done)
+	}
+}
+
+// close refuses what waits and all that comes later.
+func (q *queue) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.refuse()
+}
+
+// serve makes one exchange for the job at the head of the queue.
+func (l *lane) serve(ctx context.Context, j *job) {
+	switch {
+	case j.operate != nil:
+		j.operate()
+		j.operate = nil
+	case j.next < len(j.cmds):
+		if l.queue.begin(j) {
+			status := l.write(ctx, j.devices[j.next], j.cmds[j.next])
+			l.queue.finish(j, status)
+			l.confirm(j, status)
+		}
+		j.next++
+	case len(j.refs) > 0:
+		r := &j.refs[0]
+		r.refs = l.refresh(ctx, r.d, r.refs)
+		if len(r.refs) == 0 {
+			j.refs = j.refs[1:]
+		}
+	}
+	if l.up && j.next >= len(j.cmds) && len(j.refs) == 0 {
+		l.queue.end(j)
+	}
+}
+
+// confirm asks for the reading that confirms a write, before the caller hears of it. A tag that cannot be read reads
+// back what was written.
+func (l *lane) confirm(j *job, status tag.Status) {
+	if status != tag.Good {
+		return
+	}
+	c, d := &j.cmds[j.next], j.devices[j.next]
+	switch {
+	case d.readable(c.Ref):
+		j.add(d, c.Ref)
+	case !c.Part:
+		l.batch = append(l.batch[:0], tag.Sample{Ref: c.Ref, Value: c.Value, At: tag.Now()})
+		l.bus.sink.Publish(l.batch)
+	}
+}
+
+// write carries one command out and returns its status.
+func (l *lane) write(ctx context.Context, d *device, c tag.Command) tag.Status {
+	if d.disabled {
+		return tag.BadOutOfService
+	}
+	if d.silent && d.retryAt > l.now() {
+		return tag.BadNoCommunication // it would cost the line a time-out a command
+	}
+	one := [1]tag.Command{c}
+	for try := 0; ; try++ {
+		one[0].Status = tag.BadNoCommunication
+		start := time.Now()
+		err := d.cfg.Driver.Write(ctx, l.number, one[:])
+		took := time.Since(start)
+		status := one[0].Status
+		if err == nil {
+			if status == tag.Good {
+				l.exchanged(took, true)
+				d.stats.answered(took, 0)
+				l.alive(d)
+			}
+			return status
+		}
+		l.exchanged(took, true)
+		f, ok := isFault(err)
+		if !ok {
+			d.stats.failed(LinkLost, err)
+			if l.relink(ctx, err) && errors.Is(err, ErrUnsent) {
+				continue
+			}
+			l.tell(d, c.Ref, status, err)
+			return status
+		}
+		d.stats.failed(f.Kind, f)
+		if retryable(f.Kind) && try < l.bus.cfg.WriteRetries {
+			continue
+		}
+		l.tell(d, c.Ref, status, err)
+		l.failed(d, -1, f, nil)
+		return status
+	}
+}
+
+// tell logs a write that failed, and whether it may have happened.
+func (l *lane) tell(d *device, ref tag.Ref, status tag.Status, err error) {
+	name := d.cfg.Name
+	if def := d.table.Def(ref); def != nil {
+		name = def.FullName()
+	}
+	switch status {
+	case tag.BadTimeout, tag.BadCommunicationError:
+		l.bus.log.Warn("write was sent and not confirmed: it may have happened", "tag", name, "status", status, "err", err)
+	default:
+		l.bus.log.Warn("write failed", "tag", name, "status", status, "err", err)
+	}
+}
+
+// refresh reads the first of refs and what comes with it, publishes, and returns the rest. A device that is silent or
+// off has had its readings published: they are bad.
+func (l *lane) refresh(ctx context.Context, d *device, refs []tag.Ref) []tag.Ref {
+	if d.disabled || d.silent && d.retryAt > l.now() {
+		return nil
+	}
+	if !d.readable(refs[0]) {
+		return refs[1:]
+	}
+	for try := 0; ; try++ {
+		start := time.Now()
+		batch, err := d.cfg.Driver.Refresh(ctx, l.number, refs, l.batch[:0])
+		took := time.Since(start)
+		l.batch = batch
+		l.exchanged(took, true)
+		if err == nil {
+			d.stats.answered(took, len(batch))
+			l.alive(d)
+			rest := without(refs, batch)
+			l.publish(d, batch)
+			return rest
+		}
+		f, ok := isFault(err)
+		if !ok {
+			d.stats.failed(LinkLost, err)
+			if !l.relink(ctx, err) {
+				return nil
+			}
+			continue
+		}
+		d.stats.failed(f.Kind, f)
+		if retryable(f.Kind) && !d.silent && try < l.bus.cfg.Retries {
+			continue
+		}
+		rest := without(refs, batch)
+		l.failed(d, -1, f, batch)
+		return rest
+	}
+}
+
+// without are the refs behind the first that the batch has no reading of.
+func without(refs []tag.Ref, batch []tag.Sample) []tag.Ref {
+	if len(refs) == 1 {
+		return nil
+	}
+	read := make(map[tag.Ref]struct{}, len(batch))
+	for i := range batch {
+		read[batch[i].Ref] = struct{}{}
+	}
+	return slices.DeleteFunc(refs[1:], func(r tag.Ref) bool {
+		_, ok := read[r]
+		return ok
+	})
+}

@@ -1,0 +1,167 @@
+package drivers
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// minPeriod keeps a scan of no period from taking the line for itself.
+const minPeriod = time.Millisecond
+
+// scan is one scan class of a device: a grid of moments on the lane's clock, period apart from its origin. Owned by the
+// lane's goroutine.
+type scan struct {
+	period time.Duration
+	due    time.Duration // a moment of the grid
+	next   int           // index into the class's requests; above 0 while a scan is under way
+}
+
+// done moves a scan that has ended to its next moment. Moments that have passed whole are left out and counted: the grid
+// stays where it is.
+func (s *scan) done(now time.Duration) (missed uint64) {
+	s.next = 0
+	s.due += s.period
+	if behind := now - s.due; behind >= s.period {
+		missed = uint64(behind / s.period)
+		s.due += time.Duration(missed) * s.period
+	}
+	return missed
+}
+
+// skip goes to the first moment after now, without a scan.
+func (s *scan) skip(now time.Duration) {
+	s.next = 0
+	if now >= s.due {
+		s.due += ((now-s.due)/s.period + 1) * s.period
+	}
+}
+
+// catchUp makes a scan due that is not under way, at the last moment of its grid.
+func (s *scan) catchUp(now time.Duration) {
+	if s.next == 0 && s.due > now {
+		s.due -= ((s.due-now-1)/s.period + 1) * s.period
+	}
+}
+
+// due is the scan that has waited longest, or nil. A silent device is asked when its back-off is over, whatever its
+// grid says.
+func (l *lane) due() (*device, int) {
+	now := l.now()
+	var best *device
+	var at time.Duration
+	number := 0
+	for _, d := range l.devices {
+		if d.disabled {
+			continue
+		}
+		if d.silent && d.retryAt > 0 {
+			if d.retryAt <= now && (best == nil || d.retryAt < at) && len(d.scans) > 0 {
+				best, at, number = d, d.retryAt, 0
+			}
+			continue
+		}
+		for i := range d.scans {
+			if s := &d.scans[i]; s.due <= now && (best == nil || s.due < at) {
+				best, at, number = d, s.due, i
+			}
+		}
+	}
+	return best, number
+}
+
+// nextEvent is when due will have something, or a held value ends.
+func (l *lane) nextEvent() time.Duration {
+	next := l.nextHold()
+	for _, d := range l.devices {
+		switch {
+		case d.disabled || len(d.scans) == 0:
+		case d.silent && d.retryAt > 0:
+			next = min(next, d.retryAt)
+		default:
+			for i := range d.scans {
+				next = min(next, d.scans[i].due)
+			}
+		}
+	}
+	return next
+}
+
+// scan makes the next request of a scan.
+func (l *lane) scan(ctx context.Context, d *device, number int) {
+	s := &d.scans[number]
+	requests := d.cfg.Driver.Requests(number)
+	if s.next < len(requests) {
+		if l.poll(ctx, d, requests[s.next]) || !l.up || d.silent {
+			return // the same place again, or the scan is off
+		}
+		s.next++
+		requests = d.cfg.Driver.Requests(number)
+	}
+	if s.next < len(requests) {
+		return
+	}
+	if missed := s.done(l.now()); missed > 0 {
+		d.stats.overrun(missed)
+		l.bus.mu.Lock()
+		l.bus.s.Overruns += missed
+		l.bus.mu.Unlock()
+	}
+}
+
+// poll makes one request, again where that may help, and publishes what it brought. again is true when the request is
+// to be made again by other means.
+func (l *lane) poll(ctx context.Context, d *device, request int) (again bool) {
+	for try, busy := 0, 0; ; {
+		start := time.Now()
+		batch, err := d.cfg.Driver.Poll(ctx, l.number, request, l.batch[:0])
+		took := time.Since(start)
+		l.batch = batch
+		l.exchanged(took, false)
+		if err == nil {
+			d.stats.answered(took, len(batch))
+			delete(d.failing, request)
+			l.alive(d)
+			l.publish(d, batch)
+			return false
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		if errors.Is(err, ErrReplanned) {
+			d.stats.failed(Refused, err)
+			l.alive(d)
+			return true
+		}
+		f, ok := isFault(err)
+		switch {
+		case !ok:
+			d.stats.failed(LinkLost, err)
+			if !l.relink(ctx, err) {
+				return false
+			}
+			continue
+		case retryable(f.Kind) && !d.silent && try < l.bus.cfg.Retries:
+			try++
+			d.stats.failed(f.Kind, f)
+			continue
+		case f.Kind == Busy && busy < busyTries:
+			d.stats.failed(f.Kind, f)
+			l.wait(ctx, busyPause<<busy)
+			busy++
+			continue
+		}
+		d.stats.failed(f.Kind, f)
+		l.failed(d, request, f, batch)
+		return false
+	}
+}
+
+// wait holds the line for a short time.
+func (l *lane) wait(ctx context.Context, d time.Duration) {
+	l.timer.Reset(d)
+	select {
+	case <-l.timer.C:
+	case <-ctx.Done():
+	}
+}
