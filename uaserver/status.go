@@ -104,7 +104,7 @@ func (m *status) fixed() map[uint32]tag.Value {
 		id.Server_ServerDiagnostics_EnabledFlag:                                               tag.Of(false), // no diagnostics of single sessions; the summary counts anyhow
 		id.Server_ServerCapabilities_ServerProfileArray:                                       tag.OfSlice(profiles),
 		id.Server_ServerCapabilities_LocaleIDArray:                                            tag.OfSlice([]string{"en"}),
-		id.Server_ServerCapabilities_MinSupportedSampleRate:                                   tag.Of(millis(s.minSampling())),
+		id.Server_ServerCapabilities_MinSupportedSampleRate:                                   tag.Of(0.0), // changes of tags are reported as they come
 		id.Server_ServerCapabilities_SoftwareCertificates:                                     tag.OfRaw(wire.AppendUint32([]byte{0x80 | 22}, 0)),
 		id.Server_ServerCapabilities_MaxArrayLength:                                           longest,
 		id.Server_ServerCapabilities_MaxStringLength:                                          longest,
@@ -216,12 +216,11 @@ func (m *status) appendBuild(dst []byte) []byte {
 func (m *status) counters() [12]uint32 {
 	s := m.s
 	c := s.sessions.Counts()
-	subscriptions, everSubscribed, intervals := s.subscriptionCounts()
 	return [12]uint32{
 		0, // views
 		uint32(c.Current), uint32(c.Total), uint32(s.rejected.securitySessions.Load()), uint32(s.rejected.sessions.Load()),
 		uint32(c.TimedOut), 0, // sessions closed by network errors: none, they outlive their channels
-		subscriptions, everSubscribed, intervals,
+		uint32(s.engine.Stats().Subscriptions), uint32(s.subscribed.Load()), 0, // any publishing interval is possible
 		uint32(s.rejected.securityRequests.Load()), uint32(s.rejected.requests.Load()),
 	}
 }

@@ -94,8 +94,8 @@ func (b *builder) parent(def *tag.Def) (node wire.NodeID, name string) {
 	}
 }
 
-// tag adds the variable of a tag.
-func (b *builder) tag(ref tag.Ref, def *tag.Def) {
+// tag adds the variable of a tag and returns it.
+func (b *builder) tag(ref tag.Ref, def *tag.Def) *address.Node {
 	parent, name := b.parent(def)
 	n := &address.Node{
 		ID: wire.TextID(plant, def.FullName()), Class: ua.NodeClassVariable, BrowseNS: plant, BrowseName: name,
@@ -119,6 +119,7 @@ func (b *builder) tag(ref tag.Ref, def *tag.Def) {
 	if def.Definition != "" {
 		b.property(n, "Definition", id.String, tag.Of(def.Definition))
 	}
+	return n
 }
 
 // variableType is the DataAccess type that has what the site gives of a tag (Part 8, 5.3.2).

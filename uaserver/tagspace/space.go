@@ -20,6 +20,8 @@ type Config struct {
 	Devices []Device // devices in the order of the site; those that are only in Table follow
 	// State tells how a device is. It is called when somebody reads a device's state nodes; nil: there are none.
 	State func(device string) DeviceState
+	// Account is charged with the queues that clients have the values keep; nil: no limit.
+	Account tag.Account
 	// Refresh bounds one reading of tags at a reader's wish; 0: 5 s.
 	Refresh time.Duration
 }
@@ -42,7 +44,7 @@ type Space struct {
 // slot is one tag.
 type slot struct {
 	def    *tag.Def // nil: no such tag
-	series address.Series
+	series *address.Series
 
 	mu sync.Mutex // held from comparing a reading with the last one to appending it
 }
@@ -59,10 +61,16 @@ func New(cfg Config) (*Space, error) {
 	s.refresh.init()
 	b := newBuilder(s)
 	now := tag.Now()
+	blocks := map[string]*address.Block{} // what is polled together changes together
 	for ref, def := range cfg.Table.All() {
-		s.slots[ref-1].def = def
-		s.slots[ref-1].series.Append(tag.Sample{Ref: ref, Status: tag.BadWaitingForInitialData, At: now})
-		b.tag(ref, def)
+		block := blocks[def.Device]
+		if block == nil {
+			block = address.NewBlock(cfg.Account)
+			blocks[def.Device] = block
+		}
+		sl := &s.slots[ref-1]
+		sl.def, sl.series = def, block.New(b.tag(ref, def))
+		sl.series.Append(tag.Sample{Ref: ref, Status: tag.BadWaitingForInitialData, At: now})
 	}
 	if err := b.add(); err != nil {
 		return nil, fmt.Errorf("tagspace: %w", err)
@@ -122,7 +130,7 @@ func (s *Space) Last(ref tag.Ref) (v tag.Sample, verified tag.Time, ok bool) {
 // Series implements address.NodeManager: state nodes have none, they are sampled by reading.
 func (s *Space) Series(n *address.Node) *address.Series {
 	if sl := s.slot(n.Ref); sl != nil {
-		return &sl.series
+		return sl.series
 	}
 	return nil
 }
