@@ -32,9 +32,16 @@ func main() {
 	if len(os.Args) > 1 {
 		dir = os.Args[1]
 	}
+	if err := generate(dir); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// generate writes the files into dir.
+func generate(dir string) error {
 	g := newGenerator()
 	if err := g.collect(); err != nil {
-		log.Fatal(err)
+		return err
 	}
 	for name, write := range map[string]func() []byte{
 		"message_gen.go": g.messages,
@@ -44,12 +51,13 @@ func main() {
 	} {
 		src, err := format.Source(write())
 		if err != nil {
-			log.Fatalf("%s: %v", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), src, 0o644); err != nil {
-			log.Fatal(err)
+			return err
 		}
 	}
+	return nil
 }
 
 // entry is a type with the number of its binary encoding.
@@ -166,7 +174,11 @@ func (g *generator) min(t reflect.Type) (int, error) {
 	}
 	switch t.Kind() {
 	case reflect.Slice:
-		_, err := g.min(t.Elem())
+		e := t.Elem()
+		if _, ok := builtins[e]; !ok && e.Kind() != reflect.Pointer {
+			return 0, fmt.Errorf("no reader is known for %v", t)
+		}
+		_, err := g.min(e)
 		return 4, err
 	case reflect.Pointer:
 		if t = t.Elem(); t.Kind() != reflect.Struct {
@@ -301,10 +313,7 @@ func (g *generator) read(t reflect.Type) string {
 		if b, ok := builtins[e]; ok {
 			return fmt.Sprintf("values(r, %d, (*Reader).%s)", size, b.read)
 		}
-		if e.Kind() == reflect.Pointer {
-			return fmt.Sprintf("structs(r, %d, decode%s)", size, e.Elem().Name())
-		}
-		log.Fatalf("no reader is known for %v", t)
+		return fmt.Sprintf("structs(r, %d, decode%s)", size, e.Elem().Name())
 	case reflect.Pointer:
 		return fmt.Sprintf("one(r, decode%s)", t.Elem().Name())
 	}
