@@ -3,8 +3,12 @@
 package memory
 
 import (
+	"fmt"
+	"slices"
+	"sync"
 	"time"
 
+	"edged/drivers"
 	"edged/drivers/tag"
 )
 
@@ -13,7 +17,7 @@ type Tag struct {
 	Ref       tag.Ref // set before New; the checks do without it
 	Name      string
 	Type      string // "float64", "string", "uint16[4]"; default float64
-	Value     any    // initial value: bool, an integer, float64, string or []any; nil is zero
+	Value     any    // initial value: bool, a whole number, a float, string or []any of them; nil is zero
 	Access    tag.Access
 	HasRange  bool
 	Low, High float64 // limits of a write
@@ -26,13 +30,186 @@ type Wave struct {
 	Every  time.Duration // between two values; 0: 1 s
 	Period time.Duration // of sine and square; 0: 60 s
 	Min    float64
-	Max    float64 // of sine, square and random; a counter begins again at Min after it, 0 is the type's own
+	Max    float64 // of sine, square and random; a counter begins again at Min after it, and at its type's end where 0
 }
 
 // FieldError is what is wrong with one key of the site file.
 type FieldError struct {
-	Field string // the key: "type", "value", "wave.kind", ...
-	Msg   string
+	Field string // the key: "type", "value", "range", "wave.kind", ...
+	Msg   string // what is wrong and the way out
 }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Msg }
+
+// slot is one tag at work.
+type slot struct {
+	typ       tag.Type
+	access    tag.Access
+	hasRange  bool
+	low, high float64
+	sample    tag.Sample // what it holds
+}
+
+// Device is a row of memory tags. It implements drivers.Immediate, and is safe for concurrent use.
+type Device struct {
+	tags  []tag.Ref
+	first tag.Ref // of index
+	index []int32 // slot+1 by Ref-first; 0: not ours
+	waves []group
+
+	mu    sync.Mutex // guards the fields below, and is held while publishing: readings leave in the order in which they were made
+	slots []slot
+	batch []tag.Sample
+}
+
+var _ drivers.Immediate = (*Device)(nil)
+
+// New makes a device.
+func New(name string, tags []Tag) (*Device, error) {
+	d := &Device{}
+	if len(tags) == 0 {
+		return d, nil
+	}
+	low := slices.MinFunc(tags, func(a, b Tag) int { return int(a.Ref) - int(b.Ref) }).Ref
+	high := slices.MaxFunc(tags, func(a, b Tag) int { return int(a.Ref) - int(b.Ref) }).Ref
+	d.first, d.index = low, make([]int32, high-low+1)
+	for i := range tags {
+		t := &tags[i]
+		s, errs := t.slot()
+		if len(errs) > 0 {
+			return nil, fmt.Errorf("device %s: tag %s: %w", name, t.Name, errs[0])
+		}
+		if d.index[t.Ref-low] != 0 {
+			return nil, fmt.Errorf("device %s: tag %s has the slot of another", name, t.Name)
+		}
+		d.slots = append(d.slots, *s)
+		d.tags = append(d.tags, t.Ref)
+		d.index[t.Ref-low] = int32(len(d.slots))
+		d.addWave(t, len(d.slots)-1)
+	}
+	return d, nil
+}
+
+// Tags implements drivers.Immediate.
+func (d *Device) Tags() []tag.Ref { return d.tags }
+
+// slot finds a tag's slot, or nil.
+func (d *Device) slot(ref tag.Ref) *slot {
+	if ref < d.first || int(ref-d.first) >= len(d.index) {
+		return nil
+	}
+	i := d.index[ref-d.first]
+	if i == 0 {
+		return nil
+	}
+	return &d.slots[i-1]
+}
+
+// Restore sets what a tag holds before Run, for a value that was kept over a restart. It reports whether the value is
+// of the tag's type.
+func (d *Device) Restore(s tag.Sample) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at := d.slot(s.Ref)
+	if at == nil || at.check(&tag.Command{Ref: s.Ref, Value: s.Value}) != tag.Good {
+		return false
+	}
+	at.sample = s
+	return true
+}
+
+// Execute implements drivers.Immediate. A command's status and SourceTimestamp are stored with its value.
+func (d *Device) Execute(cmds []tag.Command, sink tag.Sink) {
+	now := tag.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.batch = d.batch[:0]
+	for i := range cmds {
+		c := &cmds[i]
+		s := d.slot(c.Ref)
+		if s == nil {
+			c.Status = tag.BadNodeIDUnknown
+			continue
+		}
+		if c.Status = s.store(c, now); c.Status == tag.Good {
+			d.batch = append(d.batch, s.sample)
+		}
+	}
+	if len(d.batch) > 0 {
+		sink.Publish(d.batch)
+	}
+	d.forget()
+}
+
+// maxBatch is how many samples the device keeps room for between two calls.
+const maxBatch = 4096
+
+// forget drops the values that the batch points to. Call it with mu held.
+func (d *Device) forget() {
+	clear(d.batch)
+	if cap(d.batch) > maxBatch {
+		d.batch = nil
+	}
+}
+
+// check tells whether a command may be stored.
+func (s *slot) check(c *tag.Command) tag.Status {
+	v := c.Value
+	if v.Kind() != s.typ.Kind || v.IsArray() != (s.typ.Len > 0) {
+		return tag.BadTypeMismatch
+	}
+	if s.typ.Len > 0 {
+		if !c.Part && v.Len() != s.typ.Len {
+			return tag.BadTypeMismatch
+		}
+		return tag.Good
+	}
+	if s.typ.Size > 0 && v.Len() > s.typ.Size {
+		return tag.BadOutOfRange
+	}
+	if s.hasRange {
+		if x, ok := v.Float(); ok && !(x >= s.low && x <= s.high) {
+			return tag.BadOutOfRange
+		}
+	}
+	return tag.Good
+}
+
+// store puts a command's value into the slot.
+func (s *slot) store(c *tag.Command, now tag.Time) tag.Status {
+	if s.access&tag.Writable == 0 {
+		return tag.BadNotWritable
+	}
+	if status := s.check(c); status != tag.Good {
+		return status
+	}
+	v := c.Value
+	if c.Part {
+		if s.typ.Len == 0 {
+			return tag.BadWriteNotSupported
+		}
+		var ok bool
+		if v, ok = tag.Splice(s.sample.Value, v, c.From); !ok {
+			return tag.BadIndexRangeNoData
+		}
+	}
+	s.sample.Value, s.sample.Status, s.sample.At = v, c.Put, now
+	if !c.At.IsZero() {
+		s.sample.At = c.At
+	}
+	return tag.Good
+}
+
+// Refresh implements drivers.Immediate.
+func (d *Device) Refresh(refs []tag.Ref, sink tag.Sink) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.batch = d.batch[:0]
+	for _, ref := range refs {
+		if s := d.slot(ref); s != nil {
+			d.batch = append(d.batch, s.sample)
+		}
+	}
+	sink.Publish(d.batch)
+	d.forget()
+}
