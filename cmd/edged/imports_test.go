@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"uaserver/wire/gen":     {everything},
 	"uaserver/address/gen":  {everything},
 	"uaserver/uatest":       {everything},
+	"scripts/interop":       {},
 }
 
 // nobodyImports are the programs, generators and test helpers: what product code must not know.
