@@ -21,7 +21,11 @@ type Block struct {
 func NewBlock(account tag.Account) *Block { return &Block{account: account} }
 
 // New makes the Series of a variable, n being its node. It begins without a sample.
-func (b *Block) New(n *Node) *Series { return &Series{block: b, node: n} }
+func (b *Block) New(n *Node) *Series {
+	s := new(Series)
+	s.Init(b, n)
+	return s
+}
 
 // Changes counts the samples that were appended to the block's Series.
 func (b *Block) Changes() uint64 { return b.changes.Load() }
@@ -38,7 +42,7 @@ type need struct{ queue, readers int32 }
 type Series struct {
 	head     atomic.Uint64 // number of samples ever appended; written under mu
 	block    *Block        // nil: none
-	node     *Node
+	node     atomic.Pointer[Node]
 	mu       sync.Mutex   // guards all below; held for copies alone
 	ring     []tag.Sample // grows as it fills, up to queue
 	next     int          // slot of the next sample
@@ -53,8 +57,21 @@ type Series struct {
 // Block is the block that the Series belongs to; nil if none.
 func (s *Series) Block() *Block { return s.block }
 
-// Node is the variable whose samples these are; nil if its owner gave none.
-func (s *Series) Node() *Node { return s.node }
+// Init puts a Series that is part of something else into a block, before it is used.
+func (s *Series) Init(b *Block, n *Node) {
+	s.block = b
+	s.node.Store(n)
+}
+
+// Node is the variable whose samples these are; nil if nobody gave one.
+func (s *Series) Node() *Node { return s.node.Load() }
+
+// SetNode gives a Series that has no node the one by which a reader found it.
+func (s *Series) SetNode(n *Node) {
+	if s.node.Load() == nil {
+		s.node.Store(n)
+	}
+}
 
 // Head is the number of samples ever appended. A reader whose cursor is there has seen everything.
 func (s *Series) Head() uint64 { return s.head.Load() }

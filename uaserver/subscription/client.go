@@ -14,8 +14,9 @@ import (
 // Sender sends the answers to Publish requests. A channel is one, wrapped; it must be comparable.
 type Sender interface {
 	// Respond sends r as the answer to the request with that id, in the order of the calls. It neither waits for the
-	// socket nor keeps r, and calls nothing of this package. What cannot be sent stays for Republish.
-	Respond(id uint32, r *Response)
+	// socket nor keeps r, and calls nothing of this package. False: the connection is gone. What was not sent stays for
+	// Republish.
+	Respond(id uint32, r *Response) bool
 }
 
 // Request is one Publish request, apart from its acknowledgements.
@@ -150,8 +151,8 @@ func (c *Client) ring(now int64) {
 		case w.deadline == 0:
 			i++
 		case w.deadline <= now:
-			c.respond(w, &Response{status: ua.StatusBadTimeout})
-			c.remove(i)
+			c.answer = Response{status: ua.StatusBadTimeout}
+			c.respond(i)
 		default:
 			next = min(next, w.deadline)
 			i++
@@ -173,17 +174,30 @@ func (c *Client) remove(i int) {
 	c.queued--
 }
 
-func (c *Client) respond(w *waiting, r *Response) {
-	r.handle, r.results = w.handle, w.results
-	r.at = tag.Now()
-	w.sender.Respond(w.id, r)
+// respond answers the i-th oldest request with c.answer, and reports whether its connection took it.
+func (c *Client) respond(i int) bool {
+	w, r := c.at(i), &c.answer
+	r.handle, r.results, r.at = w.handle, w.results, tag.Now()
+	ok := w.sender.Respond(w.id, r)
+	c.remove(i)
+	return ok
+}
+
+// deliver answers the oldest request with c.answer, or the next one when a connection is gone.
+func (c *Client) deliver() {
+	for c.queued > 0 {
+		sender := c.at(0).sender
+		if c.respond(0) {
+			return
+		}
+		c.giveUp(sender)
+	}
 }
 
 // failOldest answers the oldest request with a fault.
 func (c *Client) failOldest(code ua.StatusCode) {
 	c.answer = Response{status: code}
-	c.respond(c.at(0), &c.answer)
-	c.remove(0)
+	c.respond(0)
 }
 
 // fail answers all requests with a fault.
@@ -219,8 +233,7 @@ func (c *Client) sendNotice() {
 	n := c.notices[0]
 	c.notices = append(c.notices[:0], c.notices[1:]...)
 	c.answer = Response{sub: n.sub, message: appendStatusChange(nil, n.sequence, tag.Now(), n.status)}
-	c.respond(c.at(0), &c.answer)
-	c.remove(0)
+	c.deliver()
 }
 
 // acknowledge forgets a message that the client has (Part 4, 5.14.5.4 for the codes).
@@ -239,7 +252,12 @@ func (c *Client) acknowledge(a Ack) ua.StatusCode {
 // and serve whoever comes next.
 func (c *Client) Detach(sender Sender) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.giveUp(sender)
+	c.mu.Unlock()
+}
+
+// giveUp forgets the requests that came through sender.
+func (c *Client) giveUp(sender Sender) {
 	for i := 0; i < c.queued; {
 		if c.at(i).sender == sender {
 			c.remove(i)
@@ -247,6 +265,23 @@ func (c *Client) Detach(sender Sender) {
 			i++
 		}
 	}
+}
+
+// Cancel answers the waiting requests with that RequestHandle BadRequestCancelledByClient, and tells how many there
+// were (Part 4, 5.7.5).
+func (c *Client) Cancel(handle uint32) (n uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := 0; i < c.queued; {
+		if c.at(i).handle != handle {
+			i++
+			continue
+		}
+		c.answer = Response{status: ua.StatusBadRequestCancelledByClient}
+		c.respond(i)
+		n++
+	}
+	return n
 }
 
 // Close ends the session's publish side: waiting requests are answered BadSessionClosed. Subscriptions that are not

@@ -14,13 +14,10 @@ import (
 
 	"edged/drivers/tag"
 	"edged/uaserver/address"
-	"edged/uaserver/wire"
 )
 
 // Space is what the engine asks of an address space; address.Space is one.
 type Space interface {
-	// Find is the node with that id, or nil.
-	Find(id wire.NodeID) *address.Node
 	// Read reads attributes; items carry their results.
 	Read(ctx context.Context, rights address.Rights, items []address.ReadItem)
 }
@@ -88,7 +85,8 @@ type Engine struct {
 	mu      sync.Mutex // guards all below; taken when a client or a Subscription comes or goes
 	subs    map[uint32]*Subscription
 	clients map[*Client]struct{}
-	placed  int // clients ever made, for the choice of a shard
+	placed  int    // clients ever made, for the choice of a shard
+	created uint64 // Subscriptions ever made
 	closed  bool
 	retired ledger // of Subscriptions that are gone
 }
@@ -139,6 +137,18 @@ func (e *Engine) NewClient() *Client {
 	return c
 }
 
+// Counts are how many Subscriptions there are, how many there ever were, and how many publishing intervals they have
+// (Part 5, 12.9). It takes no client's lock.
+func (e *Engine) Counts() (current int, created uint64, intervals int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	paces := make(map[int64]struct{})
+	for _, s := range e.subs {
+		paces[s.pace.Load()] = struct{}{}
+	}
+	return len(e.subs), e.created, len(paces)
+}
+
 // enter gives a Subscription its id, which nobody can guess: a client that asks for an id that it had from the process
 // before must not meet another's. It fails when there are too many.
 func (e *Engine) enter(s *Subscription) bool {
@@ -153,6 +163,7 @@ func (e *Engine) enter(s *Subscription) bool {
 		s.id = binary.LittleEndian.Uint32(b[:])
 	}
 	e.subs[s.id] = s
+	e.created++
 	return true
 }
 

@@ -37,10 +37,10 @@ const maxSlots = 1 << 24 // an item's id has 24 bits of slot
 
 // ItemRequest is a MonitoredItemCreateRequest. Its strings may alias a request buffer.
 type ItemRequest struct {
-	Node       wire.NodeID
+	Status     ua.StatusCode // other than Good: the caller refuses it
+	Node       *address.Node // nil: BadNodeIdUnknown
 	Attribute  ua.AttributeID
 	Range      string // IndexRange
-	Encoding   string // name of the DataEncoding
 	Mode       ua.MonitoringMode
 	Handle     uint32
 	Sampling   float64 // milliseconds
@@ -151,20 +151,15 @@ func (w *batch) release() {
 
 // plan decides what an item will be.
 func (e *Engine) plan(r *ItemRequest, rights address.Rights, publishing time.Duration) (p plan) {
-	p.node = e.cfg.Space.Find(r.Node)
-	p.attribute = r.Attribute
+	p.node, p.attribute, p.status = r.Node, r.Attribute, r.Status
 	switch {
+	case p.status != ua.StatusGood:
 	case p.node == nil:
 		p.status = ua.StatusBadNodeIDUnknown
 	case r.Attribute == ua.AttributeIDEventNotifier && p.node.Class&(ua.NodeClassObject|ua.NodeClassView) != 0:
 		p.status = ua.StatusBadNotSupported // events
 	case r.Mode > ua.MonitoringModeReporting:
 		p.status = ua.StatusBadMonitoringModeInvalid
-	case r.Encoding != "" && (r.Attribute != ua.AttributeIDValue || r.Encoding != "Default Binary"):
-		p.status = ua.StatusBadDataEncodingInvalid
-		if r.Attribute == ua.AttributeIDValue && (r.Encoding == "Default XML" || r.Encoding == "Default JSON") {
-			p.status = ua.StatusBadDataEncodingUnsupported
-		}
 	}
 	if p.status != ua.StatusGood {
 		return p
@@ -182,7 +177,9 @@ func (e *Engine) plan(r *ItemRequest, rights address.Rights, publishing time.Dur
 	n := p.node
 	if r.Attribute == ua.AttributeIDValue && n.Manager != nil && n.Class == ua.NodeClassVariable &&
 		n.Access&ua.AccessLevelTypeCurrentRead != 0 && rights&address.MayRead != 0 {
-		p.series = n.Manager.Series(n)
+		if p.series = n.Manager.Series(n); p.series != nil {
+			p.series.SetNode(n)
+		}
 	}
 	p.shape(e, r.Sampling, publishing, r.Queue, r.Oldest, r.Range != "")
 	return p

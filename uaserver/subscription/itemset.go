@@ -67,9 +67,10 @@ func (c *Client) eachItem(sub uint32, ids []uint32, results []ua.StatusCode, do 
 	return ua.StatusGood
 }
 
-// ModifyItems changes MonitoredItems (Part 4, 5.13.3), one result each. The status returned is for a ServiceFault.
+// ModifyItems changes MonitoredItems (Part 4, 5.13.3), one result each, and calls reply before any notification under a
+// new client handle. The status returned is for a ServiceFault.
 func (c *Client) ModifyItems(sub uint32, times ua.TimestampsToReturn, reqs []ModifyRequest,
-	results []ItemResult) ua.StatusCode {
+	results []ItemResult, reply func()) ua.StatusCode {
 	mask, ok := timesOf(times)
 	if !ok {
 		return ua.StatusBadTimestampsToReturnInvalid
@@ -92,6 +93,7 @@ func (c *Client) ModifyItems(sub uint32, times ua.TimestampsToReturn, reqs []Mod
 	s.stale()
 	s.step(onItems, now)
 	s.schedule()
+	reply()
 	return ua.StatusGood
 }
 

@@ -29,6 +29,9 @@ type Response struct {
 // Status is Good, or the result of the ServiceFault that the response is.
 func (r *Response) Status() ua.StatusCode { return r.status }
 
+// Handle is the RequestHandle of the request.
+func (r *Response) Handle() uint32 { return r.handle }
+
 // AppendTo appends the PublishResponse (Part 4, 5.14.5) or the ServiceFault.
 func (r *Response) AppendTo(dst []byte) []byte {
 	if r.status != ua.StatusGood {

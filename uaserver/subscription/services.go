@@ -59,6 +59,7 @@ func (c *Client) CreateSubscription(p Parameters, enabled bool, reply func(id ui
 	}
 	s := &Subscription{client: c, enabled: enabled}
 	s.step(onCreate, 0)
+	s.pace.Store(int64(d))
 	if !e.enter(s) {
 		s.step(onCreateFailed, 0)
 		return ua.StatusBadTooManySubscriptions
@@ -96,6 +97,7 @@ func (c *Client) ModifySubscription(id uint32, p Parameters) (revised Parameters
 // adopt takes over revised parameters.
 func (s *Subscription) adopt(d time.Duration, p *Parameters) {
 	s.interval = d
+	s.pace.Store(int64(d))
 	s.every, s.life = p.KeepAlive, p.Lifetime
 	s.keepAlive = min(s.keepAlive, p.KeepAlive)
 	s.room = math.MaxInt32

@@ -2,6 +2,7 @@ package subscription
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/gopcua/opcua/ua"
@@ -10,11 +11,12 @@ import (
 	"edged/uaserver/address"
 )
 
-// Subscription is one Subscription (Part 4, 5.14). All of it but the alarm is guarded by its client's mu.
+// Subscription is one Subscription (Part 4, 5.14). All of it but id, alarm and pace is guarded by its client's mu.
 type Subscription struct {
 	id     uint32
 	client *Client
 	alarm  alarm
+	pace   atomic.Int64 // interval, for who does not hold mu
 
 	// Parameters.
 	interval time.Duration
@@ -193,8 +195,7 @@ func (s *Subscription) sendMessage() {
 	s.sent = true
 	s.keep(held{sequence: s.sequence, notifications: uint32(n), message: buf})
 	c.answer = Response{sub: s.id, held: s.held, more: s.more, message: buf}
-	c.respond(w, &c.answer)
-	c.remove(0)
+	c.deliver()
 	if k := len(s.held); k == 0 || s.held[k-1].sequence != s.sequence {
 		c.recycle(buf)
 	}
@@ -209,8 +210,7 @@ func (s *Subscription) sendKeepAlive() {
 	buf := appendKeepAlive(c.buffer(), s.following(), tag.Now())
 	s.sent = true
 	c.answer = Response{sub: s.id, held: s.held, message: buf}
-	c.respond(c.at(0), &c.answer)
-	c.remove(0)
+	c.deliver()
 	c.recycle(buf)
 }
 
