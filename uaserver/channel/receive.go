@@ -206,7 +206,7 @@ func (c *Channel) gather(kind byte, id uint32, body []byte) error {
 	if c.in.begun.IsZero() {
 		c.in.begun = time.Now()
 	}
-	if !c.in.append(body) {
+	if !c.in.append(body, limit) {
 		return faultf(ua.StatusBadTCPNotEnoughResources, "no memory for a request of this size now")
 	}
 	if kind != 'F' {
@@ -242,11 +242,11 @@ func (in *input) messageLen() int {
 	return len(in.message.b)
 }
 
-// append adds to the unfinished request, if the account has room for it.
-func (in *input) append(body []byte) bool {
+// append adds to the unfinished request, which will not exceed limit, if the account has room for it.
+func (in *input) append(body []byte, limit int) bool {
 	have := in.messageLen()
 	if need := have + len(body); need > in.messageCharge {
-		size := max(2*have, need, smallest)
+		size := max(min(2*have, limit), need, smallest)
 		if !in.charge(size) {
 			return false
 		}
