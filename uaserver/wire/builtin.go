@@ -251,7 +251,7 @@ func appendUADataValue(dst []byte, v *ua.DataValue) []byte {
 		c.UpdateMask()
 		v = &c
 	}
-	dst = append(dst, v.EncodingMask)
+	dst = append(dst, v.EncodingMask&0x3F) // the rest is reserved
 	if v.Has(ua.DataValueValue) {
 		dst = appendUAVariant(dst, v.Value)
 	}
@@ -313,7 +313,7 @@ func appendUADiagnosticInfo(dst []byte, v *ua.DiagnosticInfo) []byte {
 		c.UpdateMask()
 		v = &c
 	}
-	dst = append(dst, v.EncodingMask)
+	dst = append(dst, v.EncodingMask&0x7F) // the rest is reserved
 	if v.Has(ua.DiagnosticInfoSymbolicID) {
 		dst = appendInt32(dst, v.SymbolicID)
 	}

@@ -127,8 +127,9 @@ func (r *Reader) uaExtensionObject() *ua.ExtensionObject {
 	case BinaryBody:
 		whole, end := r.b, r.off
 		r.b, r.off = whole[:end], end-len(e.Body)
-		v.Value = r.body(e.Type)
-		r.b, r.off = whole, end
+		if v.Value = r.body(e.Type); r.err == nil {
+			r.b, r.off = whole, end
+		}
 	case XMLBody:
 		x := ua.XMLElement(e.Body)
 		v.Value = &x

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"math"
 	"reflect"
 	"strings"
@@ -337,4 +338,17 @@ func TestExtensions(t *testing.T) {
 	if x := r.uaExtensionObject(); r.Err() != nil || *x.Value.(*ua.XMLElement) != "<a/>" || !bytes.Equal(appendUAExtensionObject(nil, x), xml) {
 		t.Errorf("an XML body: %v, %v", x, r.Err())
 	}
+}
+
+func TestUnknownMessages(t *testing.T) {
+	r := NewReader([]byte(header))
+	if m, err := DecodeMessage(1, &r); m != nil || !errors.Is(err, ErrUnknown) {
+		t.Errorf("type 1: %v, %v", m, err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("what is no message was appended")
+		}
+	}()
+	AppendMessage(nil, &ua.Range{})
 }

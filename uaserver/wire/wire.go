@@ -62,21 +62,23 @@ func (r *Reader) Rest() []byte {
 // Offset is how many bytes have been read.
 func (r *Reader) Offset() int { return r.off }
 
-// Fail makes err stick unless there is one already.
+// Fail makes err stick unless there is one already. It leaves nothing to be read, so that take has one thing to check.
 func (r *Reader) Fail(err error) {
 	if r.err == nil {
 		r.err = err
 	}
+	r.b = r.b[:r.off]
 }
 
-// take returns the next n bytes, or nil.
+// take returns the next n bytes; nil: there are less.
 func (r *Reader) take(n int) []byte {
-	if r.err != nil || n < 0 || n > len(r.b)-r.off {
+	end := r.off + n
+	if uint(n) > uint(len(r.b)-r.off) {
 		r.Fail(ErrShort)
 		return nil
 	}
-	p := r.b[r.off : r.off+n : r.off+n]
-	r.off += n
+	p := r.b[r.off:end:end]
+	r.off = end
 	return p
 }
 
@@ -148,8 +150,8 @@ func (r *Reader) Count(elem int) int {
 
 // ByteString reads a ByteString; nil is null. It aliases the buffer.
 func (r *Reader) ByteString() []byte {
-	n := r.Count(1)
-	if n < 0 {
+	n := int(r.Int32()) // not Count, which divides
+	if n < 0 || r.err != nil {
 		return nil
 	}
 	return r.take(n)
