@@ -458,7 +458,7 @@ func TestClientLimits(t *testing.T) {
 func TestRequestLimits(t *testing.T) {
 	cfg := config(t)
 	cfg.Limits.Request = 1 << 20
-	account := &tag.Budget{Limit: 2 << 20}
+	account := &tag.Budget{Limit: 3 << 20}
 	cfg.Account = account
 	_, addr := listen(t, cfg, handler{serve: func(r *channel.Request) {
 		r.Channel.Trusted()
