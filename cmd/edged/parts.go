@@ -63,7 +63,7 @@ func newFleet(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger) (*driv
 			}
 			c.Driver, c.Hold = device, device.Hold()
 		} else {
-			device, err := memory.New(d.Memory)
+			device, err := memory.New(d.Name, d.Memory)
 			if err != nil {
 				return nil, err
 			}

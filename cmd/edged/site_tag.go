@@ -177,10 +177,13 @@ func (t *tagReader) readMemory(n *node) {
 	}
 	m.Access, m.HasRange, m.Low, m.High, m.Name = t.def.Access, t.def.HasRange, t.def.Low, t.def.High, t.def.Name
 	t.def.Memory = true
-	t.checkMemory(n, &m)
+	for _, e := range m.Check() {
+		t.fieldFault(n, t.what, e.Field, -1, e.Msg)
+	}
 	if before != len(t.mistakes)+t.more {
 		return
 	}
+	t.def.Kind, t.def.Len = m.Shape()
 	t.expand(n, func(_ int, def *tag.Def, ref tag.Ref) bool {
 		one := m
 		one.Ref, one.Name = ref, def.Name
