@@ -1,0 +1,64 @@
+# `make run` shows the gateway with a simulated plant; `make test` brings what the tests need and runs them all.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+FUZZTIME ?= 20s
+BENCH   ?= .
+
+LDFLAGS = -s -w -X main.version=$(VERSION)
+
+.PHONY: all build run test race fuzz bench lint generate generate-check interop cover clean
+
+all: build
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/edged ./cmd/edged
+
+run: build
+	./bin/edged demo
+
+test:
+	sh scripts/test.sh
+
+race:
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+# Each fuzz target of each package for FUZZTIME; finds land in the package's testdata, to be committed.
+fuzz:
+	@set -e; for p in $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+			echo "=== $$p $$f"; \
+			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; \
+		done; \
+	done
+
+bench:
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+lint:
+	@unformatted=$$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 gofmt -l); \
+	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) vet -tags interop ./scripts/...
+	$(GO) tool staticcheck ./...
+	@sh scripts/vulnerabilities.sh
+
+generate:
+	$(GO) generate ./...
+
+# What is generated must be what is committed: generating again changes no file.
+generate-check:
+	@before=$$(sh scripts/treesum.sh); $(MAKE) -s generate; \
+	if [ "$$before" != "$$(sh scripts/treesum.sh)" ]; then \
+		echo "make generate changed the tree: commit its output"; git status --short; exit 1; fi
+
+interop: build
+	$(GO) test -tags interop -count=1 -timeout 10m ./scripts/interop
+
+cover:
+	@mkdir -p build
+	$(GO) test -coverprofile build/cover.out ./...
+	$(GO) tool cover -func build/cover.out | tail -n 1
+
+clean:
+	rm -rf bin build scripts/interop/node_modules

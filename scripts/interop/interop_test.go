@@ -1,0 +1,311 @@
+//go:build interop
+
+// Package interop runs the gateway between peers of other makes: libmodbus in the field, node-opcua as the client.
+// It hides how they are started and stopped; `make interop` builds what it needs.
+package interop
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long a process may take to be ready on a loaded machine.
+const patience = 30 * time.Second
+
+// tool is the path of a program that the tests need; a missing one is a failure that says how to get it.
+func tool(t *testing.T, name, remedy string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("%s is missing: %s", name, remedy)
+	}
+	return path
+}
+
+func edged(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", "..", "bin", "edged"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tool(t, path, "run `make build`")
+}
+
+// process is a program that the test started; it is told to end at the end of the test.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+
+	mu     sync.Mutex // guards last
+	output bytes.Buffer
+}
+
+// start runs a program. Its output is shown when the test fails.
+func start(t *testing.T, name string, args ...string) *process {
+	t.Helper()
+	p := &process{name: filepath.Base(name), cmd: exec.Command(name, args...), done: make(chan struct{})}
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = in, in
+	err = p.cmd.Start()
+	in.Close()
+	if err != nil {
+		out.Close()
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		defer out.Close()
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			p.mu.Lock()
+			p.output.Write(append(lines.Bytes(), '\n'))
+			p.mu.Unlock()
+		}
+		p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		p.stop(t)
+		if t.Failed() {
+			t.Logf("%s %s said:\n%s", p.name, strings.Join(args, " "), p.said())
+		}
+	})
+	return p
+}
+
+// stop tells the process to end and gives its exit status.
+func (p *process) stop(t *testing.T) int {
+	t.Helper()
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		t.Errorf("%s did not end within %v of SIGTERM", p.name, patience)
+		p.cmd.Process.Kill()
+		<-p.done
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *process) said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.output.String()
+}
+
+// await waits until ok is true while the process lives.
+func (p *process) await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if ok() {
+			return
+		}
+		select {
+		case <-p.done:
+			t.Fatalf("%s ended before %s", p.name, what)
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v: %s", p.name, patience, what)
+		}
+	}
+}
+
+// freePort is a port of the loopback that nobody listened on just now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+func listening(address string) func() bool {
+	return func() bool {
+		c, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			return false
+		}
+		c.Close()
+		return true
+	}
+}
+
+// gateway starts edged and gives its endpoint; it must end with status 0.
+func gateway(t *testing.T, args ...string) string {
+	t.Helper()
+	address := "127.0.0.1:" + freePort(t)
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "LISTEN", address)
+	}
+	if i := slices.Index(args, "--config"); i >= 0 {
+		site, err := os.ReadFile(args[i+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(args[i+1], bytes.ReplaceAll(site, []byte("LISTEN"), []byte(address)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := start(t, edged(t), args...)
+	p.await(t, "it listens on "+address, listening(address))
+	t.Cleanup(func() {
+		if status := p.stop(t); status != 0 {
+			t.Errorf("edged ended with status %d after SIGTERM", status)
+		}
+	})
+	return "opc.tcp://" + address
+}
+
+// conversation is what the node-opcua client saw: the JSON that client.mjs prints.
+type conversation struct {
+	Policy  string
+	Mode    string
+	Samples []struct {
+		Value  any
+		Status string
+	}
+	Different int
+	Write     struct{ Status string }
+	Read      struct {
+		Value  any
+		Status string
+	}
+}
+
+// converse lets node-opcua watch one node and write another.
+func converse(t *testing.T, endpoint, watch, write, value, kind string) conversation {
+	t.Helper()
+	node := tool(t, "node", "install Node.js 20 (apt-get install nodejs)")
+	if _, err := os.Stat("node_modules/node-opcua-client"); err != nil {
+		t.Fatal("node-opcua-client is missing: run scripts/setup.sh")
+	}
+	cmd := exec.Command(node, "client.mjs", "--endpoint", endpoint, "--watch", "ns=2;s="+watch, "--values", "3",
+		"--write", "ns=2;s="+write, "--value", value, "--type", kind)
+	var out, errors bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errors
+	timer := time.AfterFunc(3*patience, func() { cmd.Process.Kill() })
+	defer timer.Stop()
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("node-opcua's client: %v\n%s%s", err, out.String(), errors.String())
+	}
+	// The library may say something of its own before the result.
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	var c conversation
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &c); err != nil {
+		t.Fatalf("node-opcua's client said %q: %v", out.String(), err)
+	}
+	if !strings.HasSuffix(c.Policy, "#Basic256Sha256") || c.Mode != "SignAndEncrypt" {
+		t.Errorf("the channel is %s %s", c.Policy, c.Mode)
+	}
+	if c.Different < 3 {
+		t.Errorf("%s did not move: %v", watch, c.Samples)
+	}
+	if c.Write.Status != "Good" || c.Read.Status != "Good" || fmt.Sprint(c.Read.Value) != value {
+		t.Errorf("%s: wrote %s: %s, read back %v: %s", write, value, c.Write.Status, c.Read.Value, c.Read.Status)
+	}
+	return c
+}
+
+func TestDemo(t *testing.T) {
+	endpoint := gateway(t, "demo", "--listen", "LISTEN", "--web", "none", "--data", t.TempDir())
+	t.Run("tcp", func(t *testing.T) { converse(t, endpoint, "boiler.temperature", "boiler.setpoint", "70.5", "Double") })
+	t.Run("rtu", func(t *testing.T) { converse(t, endpoint, "burner.pressure", "burner.modulation", "40", "UInt16") })
+	t.Run("memory", func(t *testing.T) { converse(t, endpoint, "boiler.counter", "scratch.m7", "12.25", "Double") })
+}
+
+const site = `
+server:
+  listen: LISTEN
+  security: {anonymous: write, trust_all: true}
+web: {listen: none}
+buses:
+  - {name: line, url: "BUS", timeout: 1s, retries: 1}
+devices:
+  - name: boiler
+    bus: line
+    driver: modbus
+    unit: 1
+    poll: 100ms
+    tags:
+      - {name: temperature, address: "holding:0", type: float32, order: ABCD, unit: "°C", range: [0, 150]}
+      - {name: counter, address: "holding:2", type: uint32}
+      - {name: setpoint, address: "holding:10", type: uint16, scale: 0.1, range: [0, 120], access: readwrite, verify: true}
+      - {name: running, address: "coil:3", access: readwrite}
+      - {name: level, address: "40021", type: int16, poll: 1s}
+      - {name: alarm, address: "holding:30.4"}
+`
+
+// siteFile writes the site for one bus; LISTEN is filled in by gateway.
+func siteFile(t *testing.T, bus string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "site.yaml")
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(site, "BUS", bus)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// libmodbusServer compiles the device.
+func libmodbusServer(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "libmodbus-server")
+	compiler := tool(t, "gcc", "apt-get install gcc")
+	out, err := exec.Command(compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-o", path, filepath.Join("device", "libmodbus-server.c"), "-lmodbus", "-lm").CombinedOutput()
+	if err != nil {
+		t.Fatalf("libmodbus-server.c does not compile (apt-get install libmodbus-dev): %v\n%s", err, out)
+	}
+	return path
+}
+
+// exercise lets the client move the device's set point and its coil, and asks the device itself what it was told.
+func exercise(t *testing.T, device *process, bus string) {
+	t.Helper()
+	endpoint := gateway(t, "run", "--config", siteFile(t, bus), "--data", t.TempDir())
+	converse(t, endpoint, "boiler.temperature", "boiler.setpoint", "70.5", "Double")
+	converse(t, endpoint, "boiler.counter", "boiler.running", "false", "Boolean")
+	for _, line := range []string{"wrote holding 10 705", "wrote coil 3 0"} {
+		if !strings.Contains(device.said(), line+"\n") {
+			t.Errorf("the device never said %q", line)
+		}
+	}
+}
+
+func TestLibmodbusTCP(t *testing.T) {
+	port := freePort(t)
+	device := start(t, libmodbusServer(t), "tcp", port)
+	device.await(t, "it is ready", func() bool { return strings.Contains(device.said(), "ready") })
+	exercise(t, device, "tcp://127.0.0.1:"+port)
+}
+
+func TestLibmodbusRTU(t *testing.T) {
+	dir := t.TempDir()
+	near, far := filepath.Join(dir, "gateway"), filepath.Join(dir, "device")
+	line := start(t, tool(t, "socat", "apt-get install socat"), "pty,raw,echo=0,link="+near, "pty,raw,echo=0,link="+far)
+	line.await(t, "both ends are there", func() bool {
+		_, err1 := os.Stat(near)
+		_, err2 := os.Stat(far)
+		return err1 == nil && err2 == nil
+	})
+	device := start(t, libmodbusServer(t), "rtu", far, "1")
+	device.await(t, "it is ready", func() bool { return strings.Contains(device.said(), "ready") })
+	exercise(t, device, "rtu://"+near+"?baud=19200&parity=even")
+}
