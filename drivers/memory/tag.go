@@ -42,11 +42,16 @@ func (t *Tag) slot() (*slot, []*FieldError) {
 	if t.HasRange && !(t.Low <= t.High) {
 		wrong("range", "%v is above %v: give the lower limit first", t.Low, t.High)
 	}
+	if w := t.Wave; w != nil && w.Kind == "counter" && t.Value == nil && s.typ.Len == 0 && s.typ.Kind.Number() {
+		s.sample.Value = fromFloat(s.typ.Kind, w.Min)
+	}
 	v, err := initial(s.typ, t.Value)
 	if err != nil {
 		wrong("value", "%v", err)
 	}
-	s.sample = tag.Sample{Ref: t.Ref, Value: v}
+	if s.sample.Ref = t.Ref; s.sample.Value.IsNull() {
+		s.sample.Value = v
+	}
 	if err == nil && t.Value != nil && s.check(&tag.Command{Value: v}) == tag.BadOutOfRange {
 		wrong("value", "%v is out of range: it lies from %v to %v, text has at most %d bytes", t.Value, t.Low, t.High, s.typ.Size)
 	}
