@@ -352,3 +352,68 @@ func TestUnknownMessages(t *testing.T) {
 	}()
 	AppendMessage(nil, &ua.Range{})
 }
+
+// TestStructuredValues: values that package tag has no kind for are those that gopcua would send.
+func TestStructuredValues(t *testing.T) {
+	structure, ok := ValueOf(&ua.Range{Low: 1, High: 2})
+	if _, known := ValueOf(&ua.ReadRequest{}); !ok || known {
+		t.Errorf("a Range has a value: %v; a message has one: %v", ok, known)
+	}
+	for _, row := range []struct {
+		name  string
+		value tag.Value
+		want  any
+	}{
+		{"NodeId", NodeIDValue(TextID(2, "boiler")), ua.NewStringNodeID(2, "boiler")},
+		{"QualifiedName", QualifiedNameValue(2, "boiler"), &ua.QualifiedName{NamespaceIndex: 2, Name: "boiler"}},
+		{"LocalizedText", LocalizedTextValue("de", "Kessel"), ua.NewLocalizedTextWithLocale("Kessel", "de")},
+		{"structure", structure, &ua.ExtensionObject{EncodingMask: ua.ExtensionObjectBinary, Value: &ua.Range{Low: 1, High: 2},
+			TypeID: ua.NewFourByteExpandedNodeID(0, id.Range_Encoding_DefaultBinary)}},
+	} {
+		m, ok := ToVariant(row.value)
+		if !ok || !reflect.DeepEqual(m.Value(), row.want) {
+			t.Errorf("%s: %v", row.name, m.Value())
+		}
+		if back := FromVariant(m); !back.Equal(row.value) {
+			t.Errorf("%s: %v became %v", row.name, row.value, back)
+		}
+	}
+}
+
+// TestSkipBuiltin passes over each built-in type, as one and as the elements of an array.
+func TestSkipBuiltin(t *testing.T) {
+	for seed := range uint64(2000) {
+		b := appendUAVariant(nil, newFiller(seed).variant(0))
+		r := NewReader(b[1:])
+		switch {
+		case b[0] == 0 || b[0]&0x40 != 0:
+			continue
+		case b[0]&0x80 == 0:
+			r.SkipBuiltin(b[0])
+		default:
+			for range r.Count(1) {
+				r.SkipBuiltin(b[0] & 0x3F)
+			}
+		}
+		if r.Err() != nil || len(r.Rest()) != 0 {
+			t.Fatalf("% X: %v, %d bytes left", b, r.Err(), len(r.Rest()))
+		}
+	}
+	for _, k := range []uint8{32, 64, 255} {
+		r := NewReader(make([]byte, 100))
+		if r.SkipBuiltin(k); r.Err() != ErrValue {
+			t.Errorf("type %d: %v", k, r.Err())
+		}
+	}
+}
+
+// TestBigEndian: the machines at hand are little endian, so the other order is pretended.
+func TestBigEndian(t *testing.T) {
+	defer func(v bool) { bigEndian = v }(bigEndian)
+	bigEndian = true
+	b := []byte{1, 2, 3, 4, 5, 6, 7, 8}
+	littleEndian(b, 4)
+	if !bytes.Equal(b, []byte{4, 3, 2, 1, 8, 7, 6, 5}) {
+		t.Errorf("% X", b)
+	}
+}

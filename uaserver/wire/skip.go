@@ -19,7 +19,7 @@ func (r *Reader) skipVariant() {
 			r.Fail(ErrValue)
 			return
 		}
-		r.skipBuiltin(k)
+		r.SkipBuiltin(k)
 		return
 	}
 	if k == 0 {
@@ -31,7 +31,7 @@ func (r *Reader) skipVariant() {
 		r.take(max(n, 0) * size)
 	} else {
 		for i := 0; i < n && r.err == nil; i++ {
-			r.skipBuiltin(k)
+			r.SkipBuiltin(k)
 		}
 	}
 	if mask&0x40 != 0 {
@@ -99,8 +99,8 @@ func leastSize(k uint8) int {
 	return max(fixedSize(k), 1)
 }
 
-// skipBuiltin passes over one value of a built-in type (Part 6, 5.1.2).
-func (r *Reader) skipBuiltin(k uint8) {
+// SkipBuiltin passes over one value of the built-in type k, and checks its form (Part 6, 5.1.2).
+func (r *Reader) SkipBuiltin(k uint8) {
 	switch k {
 	case 0:
 	case 12, 15, 16, 26, 27, 28, 29, 30, 31: // the last six are kept for later types, as ByteStrings (Part 6, 5.2.2.16)
