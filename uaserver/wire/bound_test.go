@@ -66,6 +66,7 @@ func operands(depth int) string {
 	return string(v)
 }
 
+// TestBombs is C11 too: what decoding allocates is bounded by what was sent.
 func TestBombs(t *testing.T) {
 	for _, bomb := range bombs {
 		head := header
@@ -150,6 +151,31 @@ func TestDepth(t *testing.T) {
 		r = NewReader(b)
 		if r.uaVariant(); r.Err() != want {
 			t.Errorf("%d Variants: %v", n, r.Err())
+		}
+	}
+}
+
+// TestC11MalformedInput decodes every message with flipped bytes and cut ends: none may panic, or leave a message behind
+// beside its error.
+func TestC11MalformedInput(t *testing.T) {
+	for _, typeID := range messageIDs() {
+		f := newFiller(uint64(typeID))
+		for seed := range uint64(100) {
+			_, b := request(typeID, seed)
+			for range 1 + f.IntN(3) {
+				b[f.IntN(len(b))] = byte(f.Uint32())
+			}
+			b = b[:len(b)-f.IntN(2)*f.IntN(len(b))]
+			r := NewReader(b)
+			if m, err := DecodeMessage(typeID, &r); (m == nil) != (err != nil) {
+				t.Fatalf("i=%d seed %d: %v and %v", typeID, seed, m, err)
+			}
+			for _, v := range views {
+				if r = NewReader(b); v.typeID == typeID {
+					r.RequestHeader()
+					v.walk(&r)
+				}
+			}
 		}
 	}
 }
