@@ -61,10 +61,24 @@ func (r *reading) free() {
 // read answers Read (Part 4, 5.11.2). What memory holds is answered at once; when values are older than the client
 // takes them, their devices are asked first.
 func (s *Server) read(c *call) {
-	req := c.body.ReadRequest()
-	if code := s.checkRead(c, &req); code != ua.StatusGood {
+	r, code := s.beginRead(c)
+	if code != ua.StatusGood {
 		c.fault(code)
 		return
+	}
+	if managers := r.stale(); managers != nil {
+		s.readSlowly(c, r, managers)
+		return
+	}
+	c.reply(r)
+	r.free()
+}
+
+// beginRead reads what memory holds. The reading aliases the connection's buffer.
+func (s *Server) beginRead(c *call) (*reading, ua.StatusCode) {
+	req := c.body.ReadRequest()
+	if code := s.checkRead(c, &req); code != ua.StatusGood {
+		return nil, code
 	}
 	r := readings.Get().(*reading)
 	r.handle, r.stamps = c.header.Handle, req.Timestamps
@@ -77,15 +91,9 @@ func (s *Server) read(c *call) {
 		}
 		r.items = append(r.items, address.ReadItem{Node: c.node(&v.Node), Attribute: v.Attribute, Range: v.Range, MaxAge: age})
 	}
-	rights := c.client.may()
-	s.space.Read(s.ctx, rights, r.items)
-	if managers := r.stale(); managers != nil {
-		s.readSlowly(c, r, managers)
-		return
-	}
-	r.finish()
-	c.reply(r)
-	r.free()
+	s.space.Read(s.ctx, c.client.may(), r.items)
+	r.setFaults()
+	return r, ua.StatusGood
 }
 
 func (s *Server) checkRead(c *call, req *wire.ReadRequest) ua.StatusCode {
@@ -162,7 +170,7 @@ func (s *Server) readSlowly(c *call, r *reading, managers []slow) {
 			return
 		}
 		s.space.Read(ctx, c.client.may(), r.items)
-		r.finish()
+		r.setFaults()
 		c.reply(r)
 	})
 	if !ok {
@@ -170,10 +178,11 @@ func (s *Server) readSlowly(c *call, r *reading, managers []slow) {
 	}
 }
 
-// finish gives the items that must not be read their status, and takes the value from those with a bad one.
-func (r *reading) finish() {
+// setFaults gives the items that must not be read their status.
+func (r *reading) setFaults() {
+	now := tag.Now()
 	for _, f := range r.faults {
-		r.items[f.item].Result = wire.DataValue{Status: f.status}
+		r.items[f.item].Result = wire.DataValue{Status: f.status, Server: now}
 	}
 }
 

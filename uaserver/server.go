@@ -110,12 +110,11 @@ type Server struct {
 	waiting sync.WaitGroup // requests in their own goroutines
 	nWait   atomic.Int64
 
-	requests   []atomic.Uint64 // by index into services
-	unknown    atomic.Uint64   // requests of services that are not in the table
-	panics     atomic.Uint64
-	subscribed atomic.Uint64 // Subscriptions ever made
-	rejected   rejections
-	stopping   atomic.Bool
+	requests []atomic.Uint64 // by index into services
+	unknown  atomic.Uint64   // requests of services that are not in the table
+	panics   atomic.Uint64
+	rejected rejections
+	stopping atomic.Bool
 
 	mu    sync.Mutex                     // guards all below
 	bound map[*channel.Channel][]*client // sessions by the channel that they are bound to

@@ -217,14 +217,14 @@ func responseHeader(handle uint32, code ua.StatusCode) *ua.ResponseHeader {
 	return &ua.ResponseHeader{Timestamp: time.Now().UTC(), RequestHandle: handle, ServiceResult: code}
 }
 
-// reply sends the answer, and reports whether it went out. One that the client cannot take becomes a ServiceFault
-// (Part 4, 5.3).
-func (c *call) reply(b channel.Body) bool {
-	err := c.ch.Reply(c.id, b)
+// reply sends the answer. One that the client cannot take becomes a ServiceFault (Part 4, 5.3).
+func (c *call) reply(b channel.Body) { c.unsent(c.ch.Reply(c.id, b)) }
+
+// unsent tells the client that the answer does not fit, if that is what err says.
+func (c *call) unsent(err error) {
 	if errors.Is(err, channel.ErrTooLarge) {
 		c.fault(ua.StatusBadResponseTooLarge)
 	}
-	return err == nil
 }
 
 // fault answers with a ServiceFault.
@@ -315,16 +315,19 @@ func (s *Server) apart(c *call, f func(ctx context.Context, c *call)) bool {
 	}
 	ctx, stop := context.WithTimeout(s.ctx, limit)
 	ctx, cancel := context.WithCancelCause(ctx)
-	if s.nWait.Add(1) > int64(s.cfg.Limits.WaitingAll) {
+	end := func() {
 		s.nWait.Add(-1)
+		cancel(nil)
 		stop()
+	}
+	if s.nWait.Add(1) > int64(s.cfg.Limits.WaitingAll) {
+		end()
 		c.fault(statusBadServerTooBusy)
 		return false
 	}
 	key, ok := c.client.wait.enter(c.header.Handle, s.cfg.Limits.Waiting, cancel, &s.waiting)
 	if !ok {
-		s.nWait.Add(-1)
-		stop()
+		end()
 		c.fault(statusBadServerTooBusy)
 		return false
 	}
@@ -332,8 +335,7 @@ func (s *Server) apart(c *call, f func(ctx context.Context, c *call)) bool {
 	own.header.AuditID, own.header.Token = "", wire.NodeID{} // they alias the connection's buffer
 	go func() {
 		defer s.waiting.Done()
-		defer s.nWait.Add(-1)
-		defer stop()
+		defer end()
 		defer own.client.wait.leave(key)
 		defer s.contain(own.ch)
 		f(ctx, own)

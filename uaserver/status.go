@@ -216,11 +216,12 @@ func (m *status) appendBuild(dst []byte) []byte {
 func (m *status) counters() [12]uint32 {
 	s := m.s
 	c := s.sessions.Counts()
+	subscriptions, created, intervals := s.subscriptionCounts()
 	return [12]uint32{
 		0, // views
 		uint32(c.Current), uint32(c.Total), uint32(s.rejected.securitySessions.Load()), uint32(s.rejected.sessions.Load()),
 		uint32(c.TimedOut), 0, // sessions closed by network errors: none, they outlive their channels
-		uint32(s.engine.Stats().Subscriptions), uint32(s.subscribed.Load()), 0, // any publishing interval is possible
+		subscriptions, created, intervals,
 		uint32(s.rejected.securityRequests.Load()), uint32(s.rejected.requests.Load()),
 	}
 }

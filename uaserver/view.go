@@ -169,9 +169,11 @@ func (b *browsing) follow(d *address.BrowseDescription, from address.Position, m
 
 // send answers. What the client cannot take it cannot continue either.
 func (b *browsing) send(c *call) {
-	if !c.reply(b) {
+	err := c.ch.Reply(c.id, b)
+	if err != nil {
 		b.client.browse.drop(b.request)
 	}
+	c.unsent(err)
 	b.free()
 }
 

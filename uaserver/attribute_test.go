@@ -1,0 +1,365 @@
+package uaserver
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gopcua/opcua/id"
+	"github.com/gopcua/opcua/ua"
+
+	"edged/drivers/tag"
+	"edged/uaserver/address"
+	"edged/uaserver/session"
+	"edged/uaserver/uatest"
+	"edged/uaserver/wire"
+)
+
+func idOf(name string) wire.NodeID { return wire.TextID(address.NamespacePlant, name) }
+
+func TestReadServiceResults(t *testing.T) {
+	f := start(t, func(c *Config) { c.Limits.Nodes = 10 })
+	p := f.login(t)
+	nodes := func(n int) (out []*ua.ReadValueID) {
+		for range n {
+			out = append(out, value(plantID("boiler.code")))
+		}
+		return out
+	}
+	for _, row := range []struct {
+		name string
+		req  ua.ReadRequest
+		want ua.StatusCode
+	}{
+		{"A5 nothing", ua.ReadRequest{}, ua.StatusBadNothingToDo},
+		{"A5 the limit", ua.ReadRequest{NodesToRead: nodes(10)}, ua.StatusGood},
+		{"A5 one more", ua.ReadRequest{NodesToRead: nodes(11)}, ua.StatusBadTooManyOperations},
+		{"A8 negative maxAge", ua.ReadRequest{NodesToRead: nodes(1), MaxAge: -1}, ua.StatusBadMaxAgeInvalid},
+		{"A8 timestamps", ua.ReadRequest{NodesToRead: nodes(1), TimestampsToReturn: 4}, ua.StatusBadTimestampsToReturnInvalid},
+	} {
+		if _, code := p.call(&row.req); code != row.want {
+			t.Errorf("%s: %v, want %v", row.name, code, row.want)
+		}
+	}
+	limits := map[uint32]uint32{
+		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerRead:                          10,
+		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerWrite:                         10,
+		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerBrowse:                        10,
+		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerRegisterNodes:                 10,
+		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerTranslateBrowsePathsToNodeIDs: 10,
+		id.Server_ServerCapabilities_OperationLimits_MaxMonitoredItemsPerCall:                 10_000,
+	}
+	for node, want := range limits {
+		v := p.read(&ua.ReadRequest{NodesToRead: []*ua.ReadValueID{value(ua.NewNumericNodeID(0, node))}})[0]
+		if v.Status != ua.StatusGood || v.Value.Value() != want {
+			t.Errorf("A5 i=%d: %v %v, want %d", node, v.Status, v.Value, want)
+		}
+	}
+}
+
+func TestReadItemStatuses(t *testing.T) {
+	f := start(t, nil)
+	p := f.login(t)
+	item := func(name string, change func(*ua.ReadValueID)) *ua.ReadValueID {
+		v := value(plantID(name))
+		change(v)
+		return v
+	}
+	encoding := func(ns uint16, name string) func(*ua.ReadValueID) {
+		return func(v *ua.ReadValueID) { v.DataEncoding = &ua.QualifiedName{NamespaceIndex: ns, Name: name} }
+	}
+	index := func(r string) func(*ua.ReadValueID) { return func(v *ua.ReadValueID) { v.IndexRange = r } }
+	attribute := func(a ua.AttributeID) func(*ua.ReadValueID) { return func(v *ua.ReadValueID) { v.AttributeID = a } }
+	rows := []struct {
+		name string
+		item *ua.ReadValueID
+		want ua.StatusCode
+	}{
+		{"good", value(plantID("boiler.code")), ua.StatusGood},
+		{"A8 dead device", value(plantID("dead.level")), ua.StatusBadNoCommunication},
+		{"A8 unknown node", value(plantID("nobody")), ua.StatusBadNodeIDUnknown},
+		{"A6 value of an object", value(plantID("boiler")), ua.StatusBadAttributeIDInvalid},
+		{"A6 event notifier of a variable", item("boiler.code", attribute(ua.AttributeIDEventNotifier)), ua.StatusBadAttributeIDInvalid},
+		{"A6 attribute 99", item("boiler.code", attribute(99)), ua.StatusBadAttributeIDInvalid},
+		{"default encoding", item("boiler.code", encoding(0, "Default Binary")), ua.StatusGood},
+		{"XML", item("boiler.code", encoding(0, "Default XML")), ua.StatusBadDataEncodingUnsupported},
+		{"nonsense encoding", item("boiler.code", encoding(0, "Default Nonsense")), ua.StatusBadDataEncodingInvalid},
+		{"another namespace's encoding", item("boiler.code", encoding(1, "Default Binary")), ua.StatusBadDataEncodingInvalid},
+		{"encoding of a name", item("boiler.code", func(v *ua.ReadValueID) {
+			v.AttributeID = ua.AttributeIDBrowseName
+			encoding(0, "Default Binary")(v)
+		}), ua.StatusBadDataEncodingInvalid},
+		{"A12 range", item("boiler.curve", index("2:4")), ua.StatusGood},
+		{"A12 outside", item("boiler.curve", index("7")), ua.StatusBadIndexRangeNoData},
+		{"A12 nonsense", item("boiler.curve", index("a")), ua.StatusBadIndexRangeInvalid},
+		{"A12 of a scalar", item("boiler.code", index("0")), ua.StatusBadIndexRangeNoData},
+	}
+	req := &ua.ReadRequest{TimestampsToReturn: ua.TimestampsToReturnBoth}
+	for _, row := range rows {
+		req.NodesToRead = append(req.NodesToRead, row.item)
+	}
+	for i, v := range p.read(req) {
+		if v.Status != rows[i].want {
+			t.Errorf("%s: %v, want %v", rows[i].name, v.Status, rows[i].want)
+		}
+	}
+}
+
+func TestDataValueShape(t *testing.T) {
+	f := start(t, nil)
+	p := f.login(t)
+	name := value(plantID("boiler.code"))
+	name.AttributeID = ua.AttributeIDBrowseName
+	for _, row := range []struct {
+		stamps         ua.TimestampsToReturn
+		source, server bool
+	}{
+		{ua.TimestampsToReturnSource, true, false}, {ua.TimestampsToReturnServer, false, true},
+		{ua.TimestampsToReturnBoth, true, true}, {ua.TimestampsToReturnNeither, false, false},
+	} {
+		req := &ua.ReadRequest{TimestampsToReturn: row.stamps, NodesToRead: []*ua.ReadValueID{
+			value(plantID("boiler.code")), value(plantID("dead.level")), value(plantID("nobody")), name,
+		}}
+		for i, v := range p.read(req) {
+			source := row.source && i != 3 // 7.11.3: only a Value has one
+			if v.Has(ua.DataValueSourceTimestamp) != source || v.Has(ua.DataValueServerTimestamp) != row.server {
+				t.Errorf("A8 %v item %d: mask %x", row.stamps, i, v.EncodingMask)
+			}
+			if bad := i == 1 || i == 2; bad == v.Has(ua.DataValueValue) || bad != v.Has(ua.DataValueStatusCode) {
+				t.Errorf("A8 %v item %d: mask %x", row.stamps, i, v.EncodingMask)
+			}
+		}
+	}
+}
+
+func TestEveryAttributeOfEveryClass(t *testing.T) {
+	f := start(t, nil)
+	p := f.login(t)
+	has := map[string]string{
+		"ns=2;s=boiler":       "1 2 3 4 5 6 7 12",
+		"ns=2;s=boiler.code":  "1 2 3 4 5 6 7 13 14 15 17 18 19 20 27",
+		"ns=2;s=boiler.curve": "1 2 3 4 5 6 7 13 14 15 16 17 18 19 20 27",
+	}
+	for node, want := range has {
+		n := ua.MustParseNodeID(node)
+		req := &ua.ReadRequest{}
+		for a := ua.AttributeID(1); a <= 27; a++ {
+			req.NodesToRead = append(req.NodesToRead, &ua.ReadValueID{NodeID: n, AttributeID: a, DataEncoding: &ua.QualifiedName{}})
+		}
+		got := ""
+		for i, v := range p.read(req) {
+			switch v.Status {
+			case ua.StatusGood:
+				got += fmt.Sprint(" ", i+1)
+			case ua.StatusBadAttributeIDInvalid:
+			default:
+				t.Errorf("A6 %s attribute %d: %v", node, i+1, v.Status)
+			}
+		}
+		if got != " "+want {
+			t.Errorf("A6 %s has the attributes%s, want %s", node, got, want)
+		}
+	}
+}
+
+func TestMaxAge(t *testing.T) {
+	f := start(t, nil)
+	p := f.login(t)
+	ref := f.ref(t, "boiler.counter")
+	old := tag.Now().Add(-10 * time.Second)
+	f.tags.Publish([]tag.Sample{{Ref: ref, Value: tag.Of(uint32(5)), At: old}})
+	f.field.mu.Lock()
+	f.field.values[ref] = tag.Of(uint32(6))
+	f.field.mu.Unlock()
+	read := func(age float64) any {
+		v := p.read(&ua.ReadRequest{MaxAge: age, TimestampsToReturn: ua.TimestampsToReturnBoth, NodesToRead: []*ua.ReadValueID{
+			value(plantID("boiler.counter")), value(plantID("scratch.m000")), value(plantID("nobody")),
+		}})
+		if v[1].Status != ua.StatusGood || v[2].Status != ua.StatusBadNodeIDUnknown {
+			t.Errorf("the others: %v %v", v[1].Status, v[2].Status)
+		}
+		return v[0].Value.Value()
+	}
+	if got := read(60_000); got != uint32(5) {
+		t.Errorf("maxAge 60 s: %v, want what memory has", got)
+	}
+	if got := read(2000); got != uint32(6) {
+		t.Errorf("maxAge 2 s: %v, want what the device has", got)
+	}
+	if got := read(0); got != uint32(6) {
+		t.Errorf("maxAge 0: %v", got)
+	}
+	if f.field.readings != 1 {
+		t.Errorf("%d readings of the device, want one", f.field.readings)
+	}
+}
+
+func TestWriteStatuses(t *testing.T) {
+	f := start(t, func(c *Config) { c.Limits.Nodes = 40 })
+	p := f.login(t)
+	item := func(name string, v any, change func(*ua.WriteValue)) *ua.WriteValue {
+		w := writeOf(name, v).NodesToWrite[0]
+		if change != nil {
+			change(w)
+		}
+		return w
+	}
+	index := func(r string) func(*ua.WriteValue) { return func(w *ua.WriteValue) { w.IndexRange = r } }
+	mask := func(m byte) func(*ua.WriteValue) {
+		return func(w *ua.WriteValue) {
+			w.Value.EncodingMask |= m
+			w.Value.SourceTimestamp, w.Value.ServerTimestamp, w.Value.Status = time.Now(), time.Now(), ua.StatusBadOutOfRange
+		}
+	}
+	rows := []struct {
+		name  string
+		item  *ua.WriteValue
+		want  ua.StatusCode
+		wrote bool
+	}{
+		{"A11 Int16", item("boiler.code", int16(5), nil), ua.StatusGood, true},
+		{"A11 Int32 5", item("boiler.code", int32(5), nil), ua.StatusBadTypeMismatch, false},
+		{"A11 Int32 70000", item("boiler.code", int32(70000), nil), ua.StatusBadTypeMismatch, false},
+		{"A11 text", item("boiler.code", "5", nil), ua.StatusBadTypeMismatch, false},
+		{"A11 array", item("boiler.code", []int16{5}, nil), ua.StatusBadTypeMismatch, false},
+		{"A11 out of range", item("boiler.setpoint", 121.0, nil), ua.StatusBadOutOfRange, false},
+		{"A10 read only", item("boiler.temperature", float32(5), nil), ua.StatusBadNotWritable, false},
+		{"A10 source timestamp", item("boiler.code", int16(5), mask(ua.DataValueSourceTimestamp)), ua.StatusBadWriteNotSupported, false},
+		{"A10 status", item("boiler.code", int16(5), mask(ua.DataValueStatusCode)), ua.StatusBadWriteNotSupported, false},
+		{"memory tag with both", item("scratch.m001", 5.0, mask(ua.DataValueStatusCode|ua.DataValueSourceTimestamp)), ua.StatusGood, true},
+		{"server timestamp", item("scratch.m002", 5.0, mask(ua.DataValueServerTimestamp)), ua.StatusBadWriteNotSupported, false},
+		{"A12 one element", item("boiler.curve", []int16{9}, index("1")), ua.StatusGood, true},
+		{"A12 outside", item("boiler.curve", []int16{9}, index("5")), ua.StatusBadIndexRangeNoData, false},
+		{"A12 nonsense", item("boiler.curve", []int16{9}, index("x")), ua.StatusBadIndexRangeInvalid, false},
+		{"unknown node", item("nobody", int16(5), nil), ua.StatusBadNodeIDUnknown, false},
+		{"an object", item("boiler", int16(5), nil), ua.StatusBadAttributeIDInvalid, false},
+		{"another attribute", item("boiler.code", "x", func(w *ua.WriteValue) { w.AttributeID = ua.AttributeIDBrowseName }), ua.StatusBadNotWritable, false},
+		{"attribute 99", item("boiler.code", "x", func(w *ua.WriteValue) { w.AttributeID = 99 }), ua.StatusBadAttributeIDInvalid, false},
+		{"the clock", item("", time.Now(), func(w *ua.WriteValue) { w.NodeID = ua.NewNumericNodeID(0, 2258) }), ua.StatusBadNotWritable, false},
+	}
+	wrote := 0
+	req := &ua.WriteRequest{}
+	for _, row := range rows {
+		req.NodesToWrite = append(req.NodesToWrite, row.item)
+		if row.wrote {
+			wrote++
+		}
+	}
+	for i, code := range must[*ua.WriteResponse](p, req).Results {
+		if code != rows[i].want {
+			t.Errorf("%s: %v, want %v", rows[i].name, code, rows[i].want)
+		}
+	}
+	if log := f.field.commands(); len(log) != wrote {
+		t.Errorf("A11 %d commands reached the field, want %d", len(log), wrote)
+	}
+	v := p.read(&ua.ReadRequest{NodesToRead: []*ua.ReadValueID{value(plantID("boiler.curve")), value(plantID("boiler.code"))}})
+	if got := fmt.Sprint(v[0].Value.Value()); got != "[1 9 3 4 5]" {
+		t.Errorf("A12 only that element changes: %s", got)
+	}
+	if v[1].Value.Value() != int16(5) {
+		t.Errorf("a Read after a Good write: %v", v[1].Value)
+	}
+	for _, row := range []struct {
+		name string
+		n    int
+		want ua.StatusCode
+	}{{"A5 nothing", 0, ua.StatusBadNothingToDo}, {"A5 one more", 41, ua.StatusBadTooManyOperations}} {
+		req := &ua.WriteRequest{}
+		for range row.n {
+			req.NodesToWrite = append(req.NodesToWrite, rows[0].item)
+		}
+		if _, code := p.call(req); code != row.want {
+			t.Errorf("%s: %v, want %v", row.name, code, row.want)
+		}
+	}
+}
+
+func TestReadOnlyUser(t *testing.T) {
+	f := start(t, func(c *Config) { c.Anonymous = address.MayBrowse | address.MayRead })
+	p := f.login(t)
+	if r := must[*ua.WriteResponse](p, writeOf("boiler.code", int16(5))); r.Results[0] != ua.StatusBadUserAccessDenied {
+		t.Errorf("A10 wrong user: %v", r.Results[0])
+	}
+	levels := func(a ua.AttributeID) any {
+		v := value(plantID("boiler.code"))
+		v.AttributeID = a
+		return p.read(&ua.ReadRequest{NodesToRead: []*ua.ReadValueID{v}})[0].Value.Value()
+	}
+	if all, own := levels(ua.AttributeIDAccessLevel), levels(ua.AttributeIDUserAccessLevel); all != uint8(3) || own != uint8(1) {
+		t.Errorf("A10 AccessLevel %v, UserAccessLevel %v", all, own)
+	}
+}
+
+func TestTooLargeResponse(t *testing.T) {
+	f := start(t, nil)
+	p := f.dial(t, func(o *uatest.Options) { o.Receive, o.MaxSize = 8192, 16384 })
+	p.create()
+	must[*ua.ActivateSessionResponse](p, activateRequest(anonymous()))
+	req := &ua.ReadRequest{TimestampsToReturn: ua.TimestampsToReturnBoth}
+	for i := range 2000 {
+		req.NodesToRead = append(req.NodesToRead, value(plantID("scratch."+testDefs[6+i%500].Name)))
+	}
+	if _, code := p.call(req); code != ua.StatusBadResponseTooLarge {
+		t.Errorf("A4: %v", code)
+	}
+	p.read(&ua.ReadRequest{NodesToRead: req.NodesToRead[:1]})
+	if _, code := p.call(browseRequest(500, browseOf(plantID("scratch")))); code != ua.StatusBadResponseTooLarge {
+		t.Errorf("A4 browse: %v", code)
+	}
+	for _, se := range f.sessions.All() {
+		if n := len(se.Joined.(*client).browse.points); n != 0 {
+			t.Errorf("A3 %d points of an answer that nobody got", n)
+		}
+	}
+}
+
+// hotCall is a Read of 100 tags as it comes out of a connection.
+func hotCall(t testing.TB, f *fixture) (*call, []byte) {
+	t.Helper()
+	req := &ua.ReadRequest{RequestHeader: (&peer{token: ua.NewTwoByteNodeID(0)}).header(), TimestampsToReturn: ua.TimestampsToReturnBoth}
+	for i := range 100 {
+		req.NodesToRead = append(req.NodesToRead, value(plantID("scratch."+testDefs[6+i].Name)))
+	}
+	body, err := uatest.Encode(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl := &client{Session: &session.Session{}}
+	cl.rights.Store(uint32(address.MayRead))
+	return &call{s: f.Server, client: cl}, body[4:] // behind the type id
+}
+
+func TestReadAllocatesNothing(t *testing.T) {
+	f := start(t, nil)
+	c, body := hotCall(t, f)
+	buf := make([]byte, 0, 64<<10)
+	run := func() {
+		c.body = wire.NewReader(body)
+		c.header = c.body.RequestHeader()
+		r, code := f.beginRead(c)
+		if code != ua.StatusGood || len(r.items) != 100 || r.stale() != nil {
+			t.Fatal(code)
+		}
+		buf = r.AppendTo(buf[:0])
+		r.free()
+	}
+	if n := testing.AllocsPerRun(100, run); n != 0 {
+		t.Errorf("a Read of 100 nodes allocates %v times", n)
+	}
+}
+
+func BenchmarkRead100(b *testing.B) {
+	f := start(b, nil)
+	c, body := hotCall(b, f)
+	buf := make([]byte, 0, 64<<10)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.body = wire.NewReader(body)
+		c.header = c.body.RequestHeader()
+		r, _ := f.beginRead(c)
+		r.stale()
+		buf = r.AppendTo(buf[:0])
+		r.free()
+	}
+}
