@@ -244,3 +244,31 @@ func BenchmarkBrowseServer(b *testing.B) {
 		buf, _, _, _ = s.Browse(buf[:0], &d, Position{}, 0)
 	}
 }
+
+// TestBrowseReadsLikeTheStandardsTypes: another decoder reads the same references.
+func TestBrowseReadsLikeTheStandardsTypes(t *testing.T) {
+	s := newSpace(t)
+	folder(t, s, "f", nil, "a")
+	for _, id := range []wire.NodeID{idServer, plantID("f"), n0(84), n0(58)} {
+		d := BrowseDescription{Node: id, Direction: ua.BrowseDirectionBoth, Results: 63}
+		out, n, _, _ := s.Browse(nil, &d, Position{}, 0)
+		mine := decode(t, out, n)
+		for i := range mine {
+			var r ua.ReferenceDescription
+			used, err := ua.Decode(out, &r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = out[used:]
+			if wire.FromUA(r.ReferenceTypeID) != mine[i].kind || r.IsForward != mine[i].forward ||
+				wire.FromUA(r.NodeID.NodeID) != mine[i].node || r.BrowseName.Name != mine[i].name ||
+				r.DisplayName.Text != mine[i].display || r.NodeClass != mine[i].class ||
+				wire.FromUA(r.TypeDefinition.NodeID) != mine[i].definition {
+				t.Errorf("%s: %+v, want %+v", id, r, mine[i])
+			}
+		}
+		if len(out) != 0 {
+			t.Errorf("%s: %d bytes left", id, len(out))
+		}
+	}
+}

@@ -210,11 +210,11 @@ func (e *edit) addReference(r Reference) error {
 	}
 	from, to := e.linksOf(source), e.linksOf(target)
 	// The shorter list of the two tells whether the reference is there: a folder of many thousands is not searched.
-	there := slices.Contains(from.all, link{target, kind, false})
-	if len(to.all) < len(from.all) {
-		there = slices.Contains(to.all, link{source, kind, true})
+	list, same := from.all, link{target, kind, false}
+	if len(to.all) < len(list) {
+		list, same = to.all, link{source, kind, true}
 	}
-	if there {
+	if slices.Contains(list, same) {
 		return fmt.Errorf("reference %s to %s: is there already", r.Source, r.Target)
 	}
 	if kind == kindHasTypeDefinition {
