@@ -2,22 +2,27 @@
 // different values, writes another node and reads it back. Its result is one JSON object on standard output.
 //
 //   node client.mjs --endpoint opc.tcp://127.0.0.1:4840 --watch 'ns=2;s=boiler.temperature' \
-//     [--values 3] [--seconds 20] [--write 'ns=2;s=boiler.setpoint' --value 70.5 --type Double]
+//     [--values 3] [--seconds 20] [--write 'ns=2;s=boiler.setpoint' --value 70.5 --type Double] [--pki FOLDER]
+//
+// Its certificate is made in FOLDER and found there the next time; without one it lives as long as the client.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import {
+import certificateManager from "node-opcua-certificate-manager";
+import opcua from "node-opcua-client";
+
+// Both are CommonJS, whose names Node.js does not always see: they are taken from the default export.
+const { OPCUACertificateManager } = certificateManager;
+const {
   AttributeIds,
   ClientMonitoredItem,
-  ClientSubscription,
   DataType,
   MessageSecurityMode,
-  OPCUACertificateManager,
   OPCUAClient,
   SecurityPolicy,
   TimestampsToReturn,
-} from "node-opcua-client";
+} = opcua;
 
 const { values: args } = parseArgs({
   options: {
@@ -28,6 +33,7 @@ const { values: args } = parseArgs({
     write: { type: "string" },
     value: { type: "string" },
     type: { type: "string", default: "Double" },
+    pki: { type: "string" },
   },
 });
 if (!args.endpoint || !args.watch || (args.write && args.value === undefined)) {
@@ -35,9 +41,9 @@ if (!args.endpoint || !args.watch || (args.write && args.value === undefined)) {
   process.exit(2);
 }
 
-const folder = await mkdtemp(join(tmpdir(), "edged-interop-"));
+const temporary = args.pki ? undefined : await mkdtemp(join(tmpdir(), "edged-interop-"));
 const certificates = new OPCUACertificateManager({
-  rootFolder: join(folder, "pki"),
+  rootFolder: args.pki ?? temporary,
   automaticallyAcceptUnknownCertificate: true,
 });
 const client = OPCUAClient.create({
@@ -112,14 +118,15 @@ async function converse() {
   return result;
 }
 
+let exit = 0;
 try {
   await certificates.initialize();
   console.log(JSON.stringify(await converse()));
 } catch (error) {
   console.error(`client.mjs: ${args.endpoint}: ${error.message}`);
-  process.exitCode = 1;
+  exit = 1;
 } finally {
   await client.disconnect();
-  await certificates.dispose?.();
-  await rm(folder, { recursive: true, force: true });
+  if (temporary) await rm(temporary, { recursive: true, force: true });
 }
+process.exit(exit); // the library leaves a self-test running, which would keep the process for seconds

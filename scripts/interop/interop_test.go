@@ -191,15 +191,35 @@ type conversation struct {
 	}
 }
 
-// converse lets node-opcua watch one node and write another.
-func converse(t *testing.T, endpoint, watch, write, value, kind string) conversation {
+// certificates is where the client keeps its certificate over the tests, since making one takes it seconds.
+var certificates string
+
+func TestMain(m *testing.M) {
+	var err error
+	if certificates, err = os.MkdirTemp("", "interop-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	status := m.Run()
+	os.RemoveAll(certificates)
+	os.Exit(status)
+}
+
+// watched is a node that moves, and between what.
+type watched struct {
+	node      string
+	low, high float64
+}
+
+// converse lets node-opcua watch one node until it has moved, and write another, whose value it reads back.
+func converse(t *testing.T, endpoint string, watch watched, write, value, kind string) {
 	t.Helper()
 	node := tool(t, "node", "install Node.js 20 (apt-get install nodejs)")
 	if _, err := os.Stat("node_modules/node-opcua-client"); err != nil {
 		t.Fatal("node-opcua-client is missing: run scripts/setup.sh")
 	}
-	cmd := exec.Command(node, "client.mjs", "--endpoint", endpoint, "--watch", "ns=2;s="+watch, "--values", "3",
-		"--write", "ns=2;s="+write, "--value", value, "--type", kind)
+	cmd := exec.Command(node, "client.mjs", "--endpoint", endpoint, "--watch", "ns=2;s="+watch.node, "--values", "3",
+		"--write", "ns=2;s="+write, "--value", value, "--type", kind, "--pki", certificates)
 	var out, errors bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errors
 	timer := time.AfterFunc(3*patience, func() { cmd.Process.Kill() })
@@ -207,29 +227,42 @@ func converse(t *testing.T, endpoint, watch, write, value, kind string) conversa
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("node-opcua's client: %v\n%s%s", err, out.String(), errors.String())
 	}
-	// The library may say something of its own before the result.
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	var c conversation
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &c); err != nil {
-		t.Fatalf("node-opcua's client said %q: %v", out.String(), err)
+	for line := range strings.Lines(out.String()) {
+		if !strings.HasPrefix(line, "{") {
+			continue // the library speaks too
+		}
+		if err := json.Unmarshal([]byte(line), &c); err != nil {
+			t.Fatalf("node-opcua's client said %q: %v", line, err)
+		}
 	}
 	if !strings.HasSuffix(c.Policy, "#Basic256Sha256") || c.Mode != "SignAndEncrypt" {
 		t.Errorf("the channel is %s %s", c.Policy, c.Mode)
 	}
 	if c.Different < 3 {
-		t.Errorf("%s did not move: %v", watch, c.Samples)
+		t.Errorf("%s did not move: %v", watch.node, c.Samples)
+	}
+	for _, sample := range c.Samples {
+		if v, ok := sample.Value.(float64); sample.Status == "Good" && (!ok || v < watch.low || v > watch.high) {
+			t.Errorf("%s is %v, not from %v to %v", watch.node, sample.Value, watch.low, watch.high)
+		}
 	}
 	if c.Write.Status != "Good" || c.Read.Status != "Good" || fmt.Sprint(c.Read.Value) != value {
 		t.Errorf("%s: wrote %s: %s, read back %v: %s", write, value, c.Write.Status, c.Read.Value, c.Read.Status)
 	}
-	return c
 }
+
+var (
+	temperature = watched{"boiler.temperature", 20, 90}
+	counter     = watched{"boiler.counter", 0, 36_000} // an hour of steps
+	pressure    = watched{"burner.pressure", 0.8, 4.2}
+)
 
 func TestDemo(t *testing.T) {
 	endpoint := gateway(t, "demo", "--listen", "LISTEN", "--web", "none", "--data", t.TempDir())
-	t.Run("tcp", func(t *testing.T) { converse(t, endpoint, "boiler.temperature", "boiler.setpoint", "70.5", "Double") })
-	t.Run("rtu", func(t *testing.T) { converse(t, endpoint, "burner.pressure", "burner.modulation", "40", "UInt16") })
-	t.Run("memory", func(t *testing.T) { converse(t, endpoint, "boiler.counter", "scratch.m7", "12.25", "Double") })
+	t.Run("tcp", func(t *testing.T) { converse(t, endpoint, temperature, "boiler.setpoint", "70.5", "Double") })
+	t.Run("rtu", func(t *testing.T) { converse(t, endpoint, pressure, "burner.modulation", "40", "UInt16") })
+	t.Run("memory", func(t *testing.T) { converse(t, endpoint, counter, "scratch.m7", "12.25", "Double") })
 }
 
 const site = `
@@ -280,8 +313,8 @@ func libmodbusServer(t *testing.T) string {
 func exercise(t *testing.T, device *process, bus string) {
 	t.Helper()
 	endpoint := gateway(t, "run", "--config", siteFile(t, bus), "--data", t.TempDir())
-	converse(t, endpoint, "boiler.temperature", "boiler.setpoint", "70.5", "Double")
-	converse(t, endpoint, "boiler.counter", "boiler.running", "false", "Boolean")
+	converse(t, endpoint, temperature, "boiler.setpoint", "70.5", "Double")
+	converse(t, endpoint, counter, "boiler.running", "false", "Boolean")
 	for _, line := range []string{"wrote holding 10 705", "wrote coil 3 0"} {
 		if !strings.Contains(device.said(), line+"\n") {
 			t.Errorf("the device never said %q", line)

@@ -26,13 +26,21 @@ static double seconds(void) {
     return (double)(now.tv_sec - began.tv_sec) + (double)(now.tv_nsec - began.tv_nsec) / 1e9;
 }
 
+/* put lays a value of 32 bits out with its high half first. libmodbus has modbus_set_float_abcd for this, whose order has
+ * differed between its versions. */
+static void put(uint16_t *registers, uint32_t value) {
+    registers[0] = (uint16_t)(value >> 16);
+    registers[1] = (uint16_t)value;
+}
+
 /* move sets what the process has changed: the temperature swings in a minute, the counter goes up each 100 ms. */
 static void move(modbus_mapping_t *map) {
     double t = seconds();
-    uint32_t counter = (uint32_t)(t * 10);
-    modbus_set_float_abcd((float)(55 + 35 * sin(2 * M_PI * t / 60)), map->tab_registers + TEMPERATURE);
-    map->tab_registers[COUNTER] = (uint16_t)(counter >> 16);
-    map->tab_registers[COUNTER + 1] = (uint16_t)counter;
+    float temperature = (float)(55 + 35 * sin(2 * M_PI * t / 60));
+    uint32_t bits;
+    memcpy(&bits, &temperature, sizeof bits);
+    put(map->tab_registers + TEMPERATURE, bits);
+    put(map->tab_registers + COUNTER, (uint32_t)(t * 10));
     map->tab_registers[LEVEL] = (uint16_t)(int16_t)(100 + 100 * sin(2 * M_PI * t / 300));
 }
 
