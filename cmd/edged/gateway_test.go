@@ -218,7 +218,7 @@ func subscribe(t *testing.T, c *opcua.Client, every time.Duration, queue uint32,
 	for i, n := range nodes {
 		items[i] = opcua.NewMonitoredItemCreateRequestWithDefaults(n, ua.AttributeIDValue, uint32(i))
 		items[i].RequestedParameters.QueueSize = queue
-		items[i].RequestedParameters.SamplingInterval = -1
+		items[i].RequestedParameters.SamplingInterval = 0 // every change that is read (Part 4, 7.21)
 	}
 	r, err := sub.Monitor(t.Context(), ua.TimestampsToReturnBoth, items...)
 	if err != nil {
@@ -233,6 +233,7 @@ func subscribe(t *testing.T, c *opcua.Client, every time.Duration, queue uint32,
 
 // TestDemo runs `edged demo` and does with it what a first user does.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	out, in := io.Pipe()
@@ -441,6 +442,7 @@ func freePort(t *testing.T) string {
 
 // TestPortInUse starts a gateway whose ports another program holds.
 func TestPortInUse(t *testing.T) {
+	t.Parallel()
 	var held []net.Listener
 	for range 2 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -478,6 +480,7 @@ func TestPortInUse(t *testing.T) {
 
 // TestMissingHardware starts a gateway whose host is dead and whose serial adapter is not plugged in; later the host comes.
 func TestMissingHardware(t *testing.T) {
+	t.Parallel()
 	address := freePort(t)
 	g, book := startSite(t, siteHead+fmt.Sprintf(`
 buses:
@@ -550,6 +553,7 @@ func process(t *testing.T, args ...string) (*exec.Cmd, *logBook, io.Reader) {
 }
 
 func TestSignals(t *testing.T) {
+	t.Parallel()
 	t.Run("SIGTERM ends cleanly", func(t *testing.T) {
 		cmd, book, out := process(t, "demo", "--listen", "127.0.0.1:0", "--web", "127.0.0.1:0", "--data", t.TempDir())
 		greeting(t, out)
