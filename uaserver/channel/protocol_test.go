@@ -320,7 +320,7 @@ var securedViolations = []violation{
 		write(t, c, nil, err)
 	}, ua.StatusBadCertificateUseNotAllowed, false},
 	{"Part 7 key of 1024 bits", greeted, func(t *testing.T, c *uatest.Client) {
-		c.Options.Identity = uatest.NewIdentity(t, smallKey(t), nil, nil)
+		c.Options.Identity = uatest.NewIdentity(t, uatest.Key(t, 1024, 0), nil, nil)
 		b, err := c.OpenChunk(1, body(100))
 		write(t, c, b, err)
 	}, ua.StatusBadCertificatePolicyCheckFailed, false},

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/gopcua/opcua/ua"
@@ -46,6 +47,7 @@ type Message struct {
 	Token  uint32 // security token of its last chunk
 	Chunks int
 	Body   []byte // type id and response
+	opn    bool
 }
 
 // Client is one connection. Its exported fields may be changed between calls, to break rules. Sending and receiving may
@@ -66,6 +68,7 @@ type Client struct {
 	Ack [5]uint32 // version, receive buffer, send buffer, message size, chunk count
 
 	asym *uapolicy.EncryptionAlgorithm
+	mu   sync.Mutex                               // guards syms
 	syms map[uint32]*uapolicy.EncryptionAlgorithm // by token
 }
 
@@ -183,6 +186,9 @@ func (c *Client) SendOpen(kind ua.SecurityTokenRequestType) (nonce []byte, err e
 	return nonce, err
 }
 
+// IsOpen reports whether a message is an OpenSecureChannel response.
+func (m *Message) IsOpen() bool { return m.opn }
+
 // Opened takes in an OpenSecureChannel response: the channel's id and the keys of the token, which it returns.
 func (c *Client) Opened(m *Message, nonce []byte) (token uint32, err error) {
 	v, err := Decode(m.Body)
@@ -194,11 +200,23 @@ func (c *Client) Opened(m *Message, nonce []byte) (token uint32, err error) {
 		return 0, fmt.Errorf("%T instead of an OpenSecureChannelResponse", v)
 	}
 	t := resp.SecurityToken
-	c.Channel, c.Lifetime = t.ChannelID, time.Duration(t.RevisedLifetime)*time.Millisecond
-	if c.asym != nil {
-		c.syms[t.TokenID], err = uapolicy.Symmetric(c.Options.Policy, nonce, resp.ServerNonce)
+	if result := resp.ResponseHeader.ServiceResult; result != ua.StatusOK {
+		return 0, result
 	}
-	return t.TokenID, err
+	if c.Channel == 0 {
+		c.Channel = t.ChannelID
+	}
+	c.Lifetime = time.Duration(t.RevisedLifetime) * time.Millisecond
+	if c.asym != nil {
+		sym, err := uapolicy.Symmetric(c.Options.Policy, nonce, resp.ServerNonce)
+		if err != nil {
+			return 0, err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.syms[t.TokenID] = sym
+	}
+	return t.TokenID, nil
 }
 
 // OpenChunk is an OPN chunk around a body.
@@ -252,17 +270,16 @@ func (c *Client) Chunk(kind string, id uint32, body []byte) ([]byte, error) {
 	b = binary.LittleEndian.AppendUint32(b, c.Seq)
 	b = binary.LittleEndian.AppendUint32(b, id)
 	b = append(b, body...)
-	sym := c.syms[c.Token]
-	if c.asym != nil && sym == nil {
-		sym = c.anySym()
-	}
-	if c.asym == nil {
-		sym = nil
-	}
-	return secure(b, 16, sym, c.Options.Mode == ua.MessageSecurityModeSignAndEncrypt)
+	return secure(b, 16, c.sym(c.Token), c.Options.Mode == ua.MessageSecurityModeSignAndEncrypt)
 }
 
-func (c *Client) anySym() *uapolicy.EncryptionAlgorithm {
+// sym is a token's algorithm, or any other where the token is not known: a test that lies about it.
+func (c *Client) sym(token uint32) *uapolicy.EncryptionAlgorithm {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.syms[token]; s != nil {
+		return s
+	}
 	for _, s := range c.syms {
 		return s
 	}
@@ -379,6 +396,7 @@ func (c *Client) Receive() (*Message, error) {
 func (c *Client) open(kind string, b []byte, m *Message) ([]byte, error) {
 	switch kind {
 	case "OPNF":
+		m.opn = true
 		header := 12
 		for range 3 {
 			n := int32(binary.LittleEndian.Uint32(b[header:]))
@@ -391,13 +409,7 @@ func (c *Client) open(kind string, b []byte, m *Message) ([]byte, error) {
 		return unsecure(b, header, c.asym, c.asym != nil, key)
 	case "MSGF", "MSGC":
 		m.Token = binary.LittleEndian.Uint32(b[12:])
-		var sym *uapolicy.EncryptionAlgorithm
-		if c.asym != nil {
-			if sym = c.syms[m.Token]; sym == nil {
-				return nil, fmt.Errorf("token %d is not known", m.Token)
-			}
-		}
-		return unsecure(b, 16, sym, c.Options.Mode == ua.MessageSecurityModeSignAndEncrypt, 0)
+		return unsecure(b, 16, c.sym(m.Token), c.Options.Mode == ua.MessageSecurityModeSignAndEncrypt, 0)
 	}
 	return nil, errors.New("not a message of a server")
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	_ "embed"
+	"encoding/pem"
 	"math/big"
 	"net/url"
 	"sync"
@@ -19,29 +21,40 @@ type Identity struct {
 	Key  *rsa.PrivateKey
 }
 
-var keys struct {
-	mu   sync.Mutex // guards made
-	made map[[2]int]*rsa.PrivateKey
-}
+// keyFile holds RSA keys for tests alone. Making them at each run would take longer than all tests.
+//
+//go:embed keys.pem
+var keyFile []byte
 
-// Key returns an RSA key. Making one takes long, so the same bits and number give the same key in a process.
+var keys = sync.OnceValue(func() []*rsa.PrivateKey {
+	var all []*rsa.PrivateKey
+	for rest := keyFile; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return all
+		}
+		key, err := x509.ParsePKCS1PrivateKey(block.Bytes)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, key)
+	}
+})
+
+// Key returns one of the RSA keys with so many bits: of 2048 there are three, of 3072 two, and of 1024 one, which no
+// policy allows.
 func Key(tb testing.TB, bits, number int) *rsa.PrivateKey {
 	tb.Helper()
-	keys.mu.Lock()
-	defer keys.mu.Unlock()
-	k := [2]int{bits, number}
-	if key := keys.made[k]; key != nil {
-		return key
+	for _, key := range keys() {
+		if key.N.BitLen() == bits {
+			if number == 0 {
+				return key
+			}
+			number--
+		}
 	}
-	key, err := rsa.GenerateKey(rand.Reader, bits)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if keys.made == nil {
-		keys.made = map[[2]int]*rsa.PrivateKey{}
-	}
-	keys.made[k] = key
-	return key
+	tb.Fatalf("no such RSA key of %d bits", bits)
+	return nil
 }
 
 // NewIdentity makes a self-signed certificate for key, or one signed by issuer. change, if not nil, alters the template.
