@@ -43,15 +43,20 @@ func (s *Space) Browse(dst []byte, d *BrowseDescription, from Position, max int)
 			return dst, 0, Position{}, ua.StatusBadNodeIDUnknown
 		}
 		from = Position{list: n.links.Load(), serial: v.serial}
-		if from.list == nil {
-			return dst, 0, Position{}, ua.StatusOK
-		}
+		v = s.now.Load() // one that knows every reference type in the list: a change shows its view before its lists
 	}
 	stale := from.serial != v.serial
 	all := from.list.all
+	var current link
 	for i := from.next; i < len(all); i++ {
 		e := &all[i]
-		if !f.passes(e) || stale && v.find(e.target.ID) != e.target {
+		if stale {
+			if current = *e; !v.refresh(&current) {
+				continue
+			}
+			e = &current
+		}
+		if !f.passes(e) {
 			continue
 		}
 		if max > 0 && count == max {
@@ -62,6 +67,12 @@ func (s *Space) Browse(dst []byte, d *BrowseDescription, from Position, max int)
 		count++
 	}
 	return dst, count, Position{}, ua.StatusOK
+}
+
+// refresh points a link of an earlier view to the node that has its target's id now, and reports whether there is one.
+func (v *view) refresh(e *link) bool {
+	e.target = v.find(e.target.ID)
+	return e.target != nil
 }
 
 // linkFilter is a BrowseDescription made ready.

@@ -84,19 +84,25 @@ func TestA3ChangeBetweenPages(t *testing.T) {
 	folder(t, s, "f", nil, "a", "b", "c", "d")
 	d := BrowseDescription{Node: plantID("f"), ReferenceType: idComponent, Results: 63}
 	out, n, at, _ := s.Browse(nil, &d, Position{}, 2)
-	if err := s.Remove(plantID("f.a"), plantID("f.c")); err != nil {
-		t.Fatal(err)
-	}
-	err := s.Add([]*Node{variable("f.e", "e", nil)}, []Reference{{plantID("f"), idComponent, plantID("f.e")}, {plantID("f.e"), idHasTypeDefinition, idBaseData}})
+	again := variable("f.d", "d", nil)
+	again.DisplayName = "D"
+	err := s.Apply(Change{ // a and c go, d is replaced, e comes
+		Remove: []wire.NodeID{plantID("f.a"), plantID("f.c"), plantID("f.d")},
+		Add:    []*Node{variable("f.e", "e", nil), again},
+		References: []Reference{
+			{plantID("f"), idComponent, plantID("f.e")}, {plantID("f.e"), idHasTypeDefinition, idBaseData},
+			{plantID("f"), idComponent, plantID("f.d")}, {plantID("f.d"), idHasTypeDefinition, idBaseData},
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	out, m, at, _ := s.Browse(out, &d, at, 2)
 	got := ""
 	for _, r := range decode(t, out, n+m) {
-		got += r.name
+		got += r.display
 	}
-	if got != "abd" || !at.Done() {
+	if got != "abD" || !at.Done() {
 		t.Errorf("walked %q: what stayed is neither repeated nor skipped, what went is not told of", got)
 	}
 }

@@ -141,6 +141,24 @@ func TestCoreNodesAreWhole(t *testing.T) {
 func TestCoreIsReachable(t *testing.T) {
 	s := newSpace(t)
 	v := s.now.Load()
+	seen := below(v, s.Find(n0(84)))
+	for _, n := range allNodes(v) {
+		if seen[n] {
+			continue
+		}
+		// Encodings hang on their data types by HasEncoding alone. What nothing refers to is a definition of the standard
+		// itself: InputArguments (Part 3), EngineeringUnits (Part 8), the aggregates, which a server that has them offers.
+		if owner := n.firstOwner(); owner != nil && !seen[owner] {
+			t.Errorf("%s %s: not reachable from Root", n.ID, n.BrowseName)
+		}
+	}
+	if len(seen) < 3500 {
+		t.Errorf("only %d of %d nodes reached", len(seen), s.Len())
+	}
+}
+
+// below is n and all that hierarchical references lead to from it.
+func below(v *view, n *Node) map[*Node]bool {
 	hierarchical, _ := v.kindOf(n0(33))
 	seen := map[*Node]bool{}
 	var walk func(n *Node)
@@ -155,20 +173,8 @@ func TestCoreIsReachable(t *testing.T) {
 			}
 		}
 	}
-	walk(s.Find(n0(84)))
-	for _, n := range allNodes(v) {
-		if seen[n] {
-			continue
-		}
-		// Encodings hang on their data types by HasEncoding alone. What nothing refers to is a definition of the standard
-		// itself: InputArguments (Part 3), EngineeringUnits (Part 8), the aggregates, which a server that has them offers.
-		if owner := n.firstOwner(); owner != nil && !seen[owner] {
-			t.Errorf("%s %s: not reachable from Root", n.ID, n.BrowseName)
-		}
-	}
-	if len(seen) < 3500 {
-		t.Errorf("only %d of %d nodes reached", len(seen), s.Len())
-	}
+	walk(n)
+	return seen
 }
 
 // firstOwner is the first node that refers to n.
@@ -276,6 +282,11 @@ func TestUnservedIsNotOffered(t *testing.T) {
 	for _, id := range []uint32{11492, 11493, 12749, 12873, 12886, 11192, 11193, 15606, 15644, 12637, 14443, 17371, 23470, 31915, 16314} {
 		if n := s.Find(n0(id)); n != nil {
 			t.Errorf("i=%d %s is offered", id, n.BrowseName)
+		}
+	}
+	for n := range below(s.now.Load(), s.Find(idObjects)) {
+		if n.Class == ua.NodeClassMethod {
+			t.Errorf("%s %s can be seen, but not called", n.ID, n.BrowseName)
 		}
 	}
 	if v := readValue(t, s, n0(2258), ua.AttributeIDValue); v.Status != tag.BadNotReadable {

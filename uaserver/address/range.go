@@ -15,9 +15,6 @@ type Range struct {
 	sub       [2]uint32
 }
 
-// Single reports whether the range was given as one index ("3") rather than as a span ("3:5").
-func (r Range) Single() bool { return r.Dims == 1 && r.Low == r.High }
-
 var errRange = errors.New(`index range is not of the form "2" or "1:3", with the smaller index first`)
 
 // ParseRange parses an IndexRange: "2", "1:3", "1:3,0:2". Empty text is the zero Range. In a span the first index is

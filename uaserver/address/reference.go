@@ -91,10 +91,11 @@ func (v *view) kindOf(id wire.NodeID) (uint16, bool) {
 
 // References calls yield for each reference of n until yield returns false: its type, its direction and its other end.
 func (s *Space) References(n *Node, yield func(kind *Node, inverse bool, target *Node) bool) {
-	v, l := s.now.Load(), n.links.Load()
+	l := n.links.Load()
 	if l == nil {
-		return
+		return // in no space
 	}
+	v := s.now.Load() // after the list, so that it knows every reference type in it
 	for i := range l.all {
 		if e := &l.all[i]; !yield(v.kinds[e.kind], e.inverse, e.target) {
 			return

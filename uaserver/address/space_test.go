@@ -2,6 +2,7 @@ package address
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -301,12 +302,18 @@ func TestReadersMeetChanges(t *testing.T) {
 				}
 				it := []ReadItem{{Node: s.Find(plantID("a.w")), Attribute: ua.AttributeIDBrowseName}}
 				s.Read(context.Background(), allRights, it)
-				s.IsSubtype(idFolderType, idBaseData)
+				s.References(s.Find(plantID("a")), func(kind *Node, _ bool, _ *Node) bool { return kind != nil })
 			}
 		})
 	}
-	for range 200 {
-		err := s.Add([]*Node{variable("a.w", "w", nil)}, []Reference{
+	for i := range 200 {
+		kind := plantID(fmt.Sprintf("Kind%d", i))
+		err := s.Add([]*Node{{ID: kind, Class: ua.NodeClassReferenceType, BrowseName: "Kind"}},
+			[]Reference{{idComponent, idHasSubtype, kind}, {plantID("a"), kind, plantID("a.v")}})
+		if err != nil {
+			t.Error(err)
+		}
+		err = s.Add([]*Node{variable("a.w", "w", nil)}, []Reference{
 			{plantID("a"), idComponent, plantID("a.w")}, {plantID("a.w"), idHasTypeDefinition, idBaseData}})
 		if err != nil {
 			t.Error(err)
