@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/gopcua/opcua/id"
 	"github.com/gopcua/opcua/ua"
@@ -94,6 +95,11 @@ func newRig(t *testing.T, cfg Config) *rig {
 	})
 	return r
 }
+
+// newRigFor makes variables for an engine.
+func newRigFor(e *Engine) *rig { return &rig{engine: e, block: address.NewBlock(nil)} }
+
+const sizeOfItem = unsafe.Sizeof(item{})
 
 // variable makes a variable with a Series. min is its MinimumSamplingInterval in milliseconds.
 func (r *rig) variable(min float64) *variable {

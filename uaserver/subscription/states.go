@@ -80,17 +80,17 @@ type row struct {
 	number int
 	states in
 	event  event
-	guard  func(f *facts) bool
+	guard  func(f facts) bool
 	to     state // closed with stay: the state is kept
 	stay   bool
 	action action
 }
 
 // pending: something could be sent now.
-func pending(f *facts) bool { return f.enabled && f.available }
+func pending(f facts) bool { return f.enabled && f.available }
 
 // idle: a message could only be a keep-alive.
-func idle(f *facts) bool { return !pending(f) }
+func idle(f facts) bool { return !pending(f) }
 
 // table is table 82 in the order in which its rows are tried: 27 comes before the rows of the same event, since a
 // Subscription whose lifetime ends sends nothing more. The rows of TransferSubscriptions (22 to 24) are missing as long
@@ -105,38 +105,38 @@ var table = [...]row{
 	{2, inCreating, onCreateFailed, nil, closed, false, 0},
 	{3, inCreating, onCreated, nil, normal, false, resetLifetime | resetKeepAlive | clearMore},
 
-	{27, inAny, onTimer, func(f *facts) bool { return f.lifetime <= 1 }, closed, false, deleteItems | issueStatus},
+	{27, inAny, onTimer, func(f facts) bool { return f.lifetime <= 1 }, closed, false, deleteItems | issueStatus},
 
-	{5, inNormal, onPublish, func(f *facts) bool { return f.enabled && f.more }, normal, false,
+	{5, inNormal, onPublish, func(f facts) bool { return f.enabled && f.more }, normal, false,
 		resetLifetime | deleteAcked | returnMessage},
 	{4, inNormal, onPublish, nil, normal, false, deleteAcked | enqueue},
-	{6, inNormal, onTimer, func(f *facts) bool { return f.queued && pending(f) }, normal, false,
+	{6, inNormal, onTimer, func(f facts) bool { return f.queued && pending(f) }, normal, false,
 		startTimer | resetLifetime | dequeue | returnMessage},
-	{7, inNormal, onTimer, func(f *facts) bool { return f.queued && !f.sent && idle(f) }, keepAlive, false,
+	{7, inNormal, onTimer, func(f facts) bool { return f.queued && !f.sent && idle(f) }, keepAlive, false,
 		startTimer | resetLifetime | resetKeepAlive | dequeue | returnKeepAlive},
-	{8, inNormal, onTimer, func(f *facts) bool { return !f.queued && (!f.sent || pending(f)) }, late, false, startTimer},
-	{9, inNormal, onTimer, func(f *facts) bool { return f.every <= 1 && f.queued }, keepAlive, false,
+	{8, inNormal, onTimer, func(f facts) bool { return !f.queued && (!f.sent || pending(f)) }, late, false, startTimer},
+	{9, inNormal, onTimer, func(f facts) bool { return f.every <= 1 && f.queued }, keepAlive, false,
 		startTimer | resetLifetime | resetKeepAlive | dequeue | returnKeepAlive},
-	{9, inNormal, onTimer, func(f *facts) bool { return f.every <= 1 }, late, false, startTimer},
+	{9, inNormal, onTimer, func(f facts) bool { return f.every <= 1 }, late, false, startTimer},
 	{9, inNormal, onTimer, nil, keepAlive, false, startTimer | resetKeepAlive | countKeepAlive},
 
-	{10, inLate, onPublish, func(f *facts) bool { return f.enabled && (f.available || f.more) }, normal, false,
+	{10, inLate, onPublish, func(f facts) bool { return f.enabled && (f.available || f.more) }, normal, false,
 		resetLifetime | deleteAcked | returnMessage},
 	{11, inLate, onPublish, nil, keepAlive, false, resetLifetime | resetKeepAlive | deleteAcked | returnKeepAlive},
 	{12, inLate, onTimer, nil, late, false, startTimer},
 
 	{13, inKeepAlive, onPublish, nil, keepAlive, false, deleteAcked | enqueue},
-	{14, inKeepAlive, onTimer, func(f *facts) bool { return f.queued && pending(f) }, normal, false,
+	{14, inKeepAlive, onTimer, func(f facts) bool { return f.queued && pending(f) }, normal, false,
 		startTimer | resetLifetime | dequeue | returnMessage},
-	{15, inKeepAlive, onTimer, func(f *facts) bool { return f.queued && f.keepAlive <= 1 }, keepAlive, false,
+	{15, inKeepAlive, onTimer, func(f facts) bool { return f.queued && f.keepAlive <= 1 }, keepAlive, false,
 		startTimer | resetLifetime | dequeue | returnKeepAlive | resetKeepAlive},
-	{16, inKeepAlive, onTimer, func(f *facts) bool { return f.keepAlive > 1 && idle(f) }, keepAlive, false,
+	{16, inKeepAlive, onTimer, func(f facts) bool { return f.keepAlive > 1 && idle(f) }, keepAlive, false,
 		startTimer | countKeepAlive},
 	{17, inKeepAlive, onTimer, nil, late, false, startTimer},
 
 	{18, inAny, onModify, nil, closed, true, resetLifetime},
 	{19, inAny, onSetPublishing, nil, closed, true, resetLifetime | clearMore},
-	{20, inAny, onRepublish, func(f *facts) bool { return f.found }, closed, true, resetLifetime},
+	{20, inAny, onRepublish, func(f facts) bool { return f.found }, closed, true, resetLifetime},
 	{21, inAny, onRepublish, nil, closed, true, resetLifetime},
 	{0, inAny, onItems, nil, closed, true, resetLifetime}, // no row: 5.14.1.1 says it of every service of the Subscription
 	{25, inAny, onDelete, nil, closed, false, deleteItems},
@@ -144,7 +144,7 @@ var table = [...]row{
 
 // next is what a Subscription does with an event: the number of the table's row, the new state and the actions. An
 // event that has no row in that state changes nothing; its row is -1.
-func next(s state, e event, f *facts) (number int, to state, do action) {
+func next(s state, e event, f facts) (number int, to state, do action) {
 	for i := range table {
 		r := &table[i]
 		if r.event != e || r.states&(1<<s) == 0 || r.guard != nil && !r.guard(f) {

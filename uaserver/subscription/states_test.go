@@ -77,7 +77,7 @@ func TestStates(t *testing.T) {
 		if want == keep && r.event >= onModify && r.event <= onItems {
 			want = r.from
 		}
-		number, to, do := next(r.from, r.event, &r.facts)
+		number, to, do := next(r.from, r.event, r.facts)
 		if number != r.row || to != want || do != r.action {
 			t.Errorf("%s: %v gives row %d, %v, %b; want row %d, %v, %b", r.name, r.from, number, to, do, r.row, want, r.action)
 		}
@@ -99,7 +99,7 @@ func TestStatesAreComplete(t *testing.T) {
 			for _, f.lifetime = range []uint32{0, 1, 2, 30} {
 				for _, s := range []state{normal, late, keepAlive} {
 					for e := onPublish; e <= onDelete; e++ {
-						number, to, do := next(s, e, &f)
+						number, to, do := next(s, e, f)
 						if number < 0 {
 							t.Fatalf("%v has no row for event %d with %+v", s, e, f)
 						}

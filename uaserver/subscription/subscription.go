@@ -129,7 +129,7 @@ func (s *Subscription) step(e event, now int64) {
 		f.available = s.available()
 	}
 	was := s.state
-	_, to, do := next(was, e, &f)
+	_, to, do := next(was, e, f)
 	s.state = to
 	if to == late && was != late {
 		s.lateSince = now
