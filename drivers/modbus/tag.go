@@ -321,7 +321,7 @@ func (b *builder) limited() {
 		f.access = tag.Readable
 	}
 	if f.access&tag.Writable != 0 && !f.table.Writable() {
-		b.wrong("access", "a %s cannot be written: use access read", f.table)
+		b.wrong("access", "the table %s cannot be written: use access read", f.table)
 	}
 	if t.HasRange && !(t.Low <= t.High) {
 		b.wrong("range", "%v is above %v: give the lower limit first", t.Low, t.High)
