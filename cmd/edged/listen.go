@@ -45,9 +45,7 @@ func (l *listening) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		socket, err := config.Listen(ctx, "tcp", l.address)
 		if err == nil {
-			if told != "" {
-				l.log.Info(l.what+" listens again", "address", socket.Addr().String())
-			}
+			l.log.Info(l.what+" listens", "address", socket.Addr().String())
 			told, pause = "", firstRetry
 			l.listens(socket.Addr(), first)
 			first = false

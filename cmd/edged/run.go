@@ -141,11 +141,12 @@ func (g *gateway) run(ctx context.Context) {
 
 	<-ctx.Done()
 
-	g.log.Info("gateway is shutting down", "seconds", shutdownNotice.Seconds())
+	notice := g.notice()
+	g.log.Info("gateway is shutting down", "seconds", notice.Seconds())
 	limit, cancel := context.WithTimeout(context.Background(), shutdownNotice+shutdownLimit)
 	defer cancel()
 	stopSockets() // a port that is still tried for is given up; what listens is closed by Shutdown
-	g.server.Shutdown(limit, "the gateway was told to end", g.notice())
+	g.server.Shutdown(limit, "the gateway was told to end", notice)
 	if g.web != nil {
 		if err := g.web.Shutdown(limit); err != nil {
 			g.log.Debug("web page did not end cleanly", "error", err)

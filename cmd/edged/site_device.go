@@ -142,7 +142,6 @@ func (d *deviceReader) modbusKeys() []key {
 		{"holes", func(v *node) { c.Holes = d.texts(v, d.what+": holes") }},
 		{"together", func(v *node) { c.Together = d.groups(v, d.what+": together") }},
 		{"quirks", d.quirks},
-		d.later("hold"),
 	}
 }
 

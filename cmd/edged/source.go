@@ -9,6 +9,7 @@ import (
 	"edged/cmd/edged/dashboard"
 	"edged/drivers"
 	"edged/drivers/tag"
+	"edged/uaserver/subscription"
 )
 
 // The gateway is what its web side shows: it implements dashboard.Source.
@@ -81,7 +82,17 @@ func seconds(bounds []time.Duration) []float64 {
 // Clients implements dashboard.Source.
 func (g *gateway) Clients() dashboard.Clients {
 	s := g.server.Stats()
-	c := dashboard.Clients{Sessions: s.Sessions.Current}
+	e := g.server.Engine().Stats()
+	c := dashboard.Clients{
+		Sessions: s.Sessions.Current, Subscriptions: e.Subscriptions, MonitoredItems: e.Items, Sent: e.Sent,
+		Discarded: []dashboard.Count{
+			{Kind: "overflow", N: e.Overflowed}, {Kind: "coalesced", N: e.Coalesced}, {Kind: "retransmission", N: e.Evicted},
+		},
+		Unaccounted: e.Unaccounted,
+		Latency: dashboard.Histogram{
+			Bounds: subscription.LatencyBounds[:], N: slices.Clone(e.Latency.Buckets[:]), Sum: e.Latency.Sum.Seconds(),
+		},
+	}
 	for name, n := range s.Requests {
 		c.Requests = append(c.Requests, dashboard.Count{Kind: name, N: n})
 	}

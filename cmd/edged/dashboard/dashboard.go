@@ -82,7 +82,7 @@ type Clients struct {
 	MonitoredItems int
 	Sent           uint64  // notifications
 	Discarded      []Count // notifications, by reason
-	Unaccounted    int64   // zero, or the ledger does not add up
+	Unaccounted    uint64  // zero, or the ledger does not add up
 	Latency        Histogram
 	Requests       []Count // by service
 }
