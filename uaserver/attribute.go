@@ -36,6 +36,16 @@ func (c *call) node(n *wire.NodeID) *address.Node {
 	return c.s.space.Find(*n)
 }
 
+// realID is the id of the node that an alias stands for; any other id is itself.
+func (c *call) realID(n wire.NodeID) wire.NodeID {
+	if isAlias(&n) {
+		if node := c.node(&n); node != nil {
+			return node.ID
+		}
+	}
+	return n
+}
+
 // reading is one Read in the making, and the Body of its answer.
 type reading struct {
 	handle uint32

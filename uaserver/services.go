@@ -217,6 +217,16 @@ func responseHeader(handle uint32, code ua.StatusCode) *ua.ResponseHeader {
 	return &ua.ResponseHeader{Timestamp: time.Now().UTC(), RequestHandle: handle, ServiceResult: code}
 }
 
+// room is how many bytes an answer may have that can be cut to it: three quarters of what the client takes, for the
+// response's header and the last entry, and at most a megabyte, so that no request makes the server hold much.
+func (c *call) room() int {
+	most := min(c.ch.MaxResponse(), 1<<20)
+	if m := c.client.Peer.MaxResponse; m > 0 && uint64(m) < uint64(most) { // 5.6.2.2
+		most = int(m)
+	}
+	return most / 4 * 3
+}
+
 // reply sends the answer. One that the client cannot take becomes a ServiceFault (Part 4, 5.3).
 func (c *call) reply(b channel.Body) { c.unsent(c.ch.Reply(c.id, b)) }
 

@@ -182,7 +182,7 @@ func (s *Server) publish(c *call) {
 	}
 	c.client.pub.Publish(subscription.Request{
 		Sender: sender{c.ch}, ID: c.id, Handle: c.header.Handle,
-		Timeout: time.Duration(c.header.TimeoutHint) * time.Millisecond,
+		Timeout: time.Duration(c.header.TimeoutHint) * time.Millisecond, Message: c.room(),
 	}, a.list)
 	if cap(a.list) <= maxAcks {
 		ackLists.Put(a)

@@ -96,6 +96,8 @@ type browsing struct {
 	typ     uint32 // of the response
 	handle  uint32
 	request uint64 // serial of the request in client.browse
+	room    int    // bytes of results, beyond which the rest is left to BrowseNext
+	d       address.BrowseDescription
 	n       int    // results
 	results []byte // encoded BrowseResults
 	refs    []byte // encoded references of one result
@@ -106,9 +108,10 @@ var browsings = sync.Pool{New: func() any { return new(browsing) }}
 // maxPooled is how large a buffer may be that is kept for later, in bytes.
 const maxPooled = 256 << 10
 
-func newBrowsing(c *call, typ uint32) *browsing {
+func newBrowsing(c *call, typ uint32, room int) *browsing {
 	b := browsings.Get().(*browsing)
 	b.s, b.client, b.typ, b.handle, b.request = c.s, c.client, typ, c.header.Handle, c.client.browse.begin()
+	b.room = room
 	return b
 }
 
@@ -139,9 +142,20 @@ func (b *browsing) refuse(code ua.StatusCode) {
 	b.results = wire.AppendUint32(b.results, 0)
 }
 
-// follow adds the result of a browse from a position on.
-func (b *browsing) follow(d *address.BrowseDescription, from address.Position, max int) {
-	refs, count, next, code := b.s.space.Browse(b.refs[:0], d, from, max)
+// follow adds the result of browsing b.d from a position on. When the answer is full one reference is enough: the
+// client goes on from there (Part 4, 5.9.2: a server may return fewer).
+func (b *browsing) follow(from address.Position, max int) {
+	d := &b.d
+	most := max
+	if len(b.results) >= b.room {
+		most = 1
+	}
+	refs, count, next, code := b.s.space.Browse(b.refs[:0], d, from, most)
+	if len(b.results)+len(refs) > b.room && count > 1 && code == ua.StatusGood {
+		// Entries are much of a size: what is left of the room tells how many fit.
+		most = count * (b.room - len(b.results)) / len(refs)
+		refs, count, next, code = b.s.space.Browse(refs[:0], d, from, min(most+1, count)) // most may be 0, which is no limit
+	}
 	b.refs = refs
 	if code != ua.StatusGood {
 		b.refuse(code)
@@ -179,42 +193,51 @@ func (b *browsing) send(c *call) {
 
 // browse answers Browse (Part 4, 5.9.2).
 func (s *Server) browse(c *call) {
-	req := c.body.BrowseRequest()
-	if err := c.body.Err(); err != nil {
-		c.fault(decodingStatus(err))
-		return
-	}
-	code := operations(req.N, s.cfg.Limits.Nodes)
-	switch {
-	case code != ua.StatusGood:
-	case !req.View.ID.IsNull(): // there are no views
-		code = ua.StatusBadViewIDUnknown
-	case req.View.Timestamp != 0 && req.View.Version != 0: // at most one of them (Part 4, 7.45)
-		code = ua.StatusBadViewParameterMismatch
-	case c.client.may()&address.MayBrowse == 0:
-		code = ua.StatusBadUserAccessDenied
-	}
+	b, code := s.beginBrowse(c, c.room())
 	if code != ua.StatusGood {
 		c.fault(code)
 		return
+	}
+	b.send(c)
+}
+
+// beginBrowse makes an answer of about room bytes.
+func (s *Server) beginBrowse(c *call, room int) (*browsing, ua.StatusCode) {
+	req := c.body.BrowseRequest()
+	if code := s.checkBrowse(c, &req); code != ua.StatusGood {
+		return nil, code
 	}
 	most := s.cfg.Limits.References
 	if m := req.MaxReferences; m > 0 && uint64(m) < uint64(most) {
 		most = int(m)
 	}
-	b := newBrowsing(c, id.BrowseResponse_Encoding_DefaultBinary)
+	b := newBrowsing(c, id.BrowseResponse_Encoding_DefaultBinary, room)
 	for v, ok := req.Next(); ok; v, ok = req.Next() {
-		if isAlias(&v.Node) {
-			if n := c.node(&v.Node); n != nil {
-				v.Node = n.ID
-			}
-		}
-		b.follow(&address.BrowseDescription{
-			Node: v.Node, Direction: v.Direction, ReferenceType: v.ReferenceType, Subtypes: v.Subtypes,
+		b.d = address.BrowseDescription{
+			Node: c.realID(v.Node), Direction: v.Direction, ReferenceType: v.ReferenceType, Subtypes: v.Subtypes,
 			Classes: v.ClassMask, Results: v.ResultMask,
-		}, address.Position{}, most)
+		}
+		b.follow(address.Position{}, most)
 	}
-	b.send(c)
+	return b, ua.StatusGood
+}
+
+func (s *Server) checkBrowse(c *call, req *wire.BrowseRequest) ua.StatusCode {
+	if err := c.body.Err(); err != nil {
+		return decodingStatus(err)
+	}
+	if code := operations(req.N, s.cfg.Limits.Nodes); code != ua.StatusGood {
+		return code
+	}
+	switch {
+	case !req.View.ID.IsNull(): // there are no views
+		return ua.StatusBadViewIDUnknown
+	case req.View.Timestamp != 0 && req.View.Version != 0: // at most one of them (Part 4, 7.45)
+		return ua.StatusBadViewParameterMismatch
+	case c.client.may()&address.MayBrowse == 0:
+		return ua.StatusBadUserAccessDenied
+	}
+	return ua.StatusGood
 }
 
 // browseNext answers BrowseNext (Part 4, 5.9.3).
@@ -228,13 +251,14 @@ func (s *Server) browseNext(c *call) {
 		c.fault(code)
 		return
 	}
-	b := newBrowsing(c, id.BrowseNextResponse_Encoding_DefaultBinary)
+	b := newBrowsing(c, id.BrowseNextResponse_Encoding_DefaultBinary, c.room())
 	for cp, ok := req.Next(); ok; cp, ok = req.Next() {
 		p, known := c.client.browse.take(cp)
 		switch {
 		case req.Release: // the results stay empty
 		case known:
-			b.follow(&p.from, p.at, p.max)
+			b.d = p.from
+			b.follow(p.at, p.max)
 		default:
 			b.refuse(ua.StatusBadContinuationPointInvalid)
 		}
@@ -270,13 +294,7 @@ func (s *Server) translateOne(c *call, p *ua.BrowsePath) *ua.BrowsePathResult {
 			path[i].TargetNS, path[i].TargetName = e.TargetName.NamespaceIndex, e.TargetName.Name
 		}
 	}
-	start := wire.FromUA(p.StartingNode)
-	if isAlias(&start) {
-		if n := c.node(&start); n != nil {
-			start = n.ID
-		}
-	}
-	targets, code := s.space.Translate(start, path)
+	targets, code := s.space.Translate(c.realID(wire.FromUA(p.StartingNode)), path)
 	result := &ua.BrowsePathResult{StatusCode: code, Targets: make([]*ua.BrowsePathTarget, len(targets))}
 	for i, t := range targets {
 		result.Targets[i] = &ua.BrowsePathTarget{

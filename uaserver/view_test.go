@@ -8,6 +8,8 @@ import (
 	"github.com/gopcua/opcua/ua"
 
 	"edged/uaserver/address"
+	"edged/uaserver/uatest"
+	"edged/uaserver/wire"
 )
 
 func browseOf(n *ua.NodeID) *ua.BrowseDescription {
@@ -78,6 +80,23 @@ func TestServerLimitsReferences(t *testing.T) {
 		if len(r.References) != 100 || r.ContinuationPoint == nil {
 			t.Errorf("A3 asked for %d: %d references", asked, len(r.References))
 		}
+	}
+}
+
+func TestBrowseIsBounded(t *testing.T) {
+	f := start(t, nil)
+	p := f.login(t)
+	nodes := make([]*ua.BrowseDescription, 300) // 150,000 references, if nobody counted
+	for i := range nodes {
+		nodes[i] = browseOf(plantID("scratch"))
+	}
+	refs, statuses := 0, map[ua.StatusCode]int{}
+	for _, r := range must[*ua.BrowseResponse](p, browseRequest(0, nodes...)).Results {
+		refs += len(r.References)
+		statuses[r.StatusCode]++
+	}
+	if refs < 5000 || refs > 20_000 || statuses[ua.StatusBadNoContinuationPoints] == 0 || len(statuses) != 2 {
+		t.Errorf("A3 %d references, %v", refs, statuses)
 	}
 }
 
@@ -288,5 +307,54 @@ func TestRegisterNodes(t *testing.T) {
 	}
 	if got := register(plantID("boiler.code")); got[0].Type() == ua.NodeIDTypeString {
 		t.Error("a client that cleaned up gets no alias")
+	}
+}
+
+// hotBrowse is a Browse of the Server object as it comes out of a connection.
+func hotBrowse(t testing.TB) []byte {
+	t.Helper()
+	req := browseRequest(0, browseOf(ua.NewNumericNodeID(0, id.Server)))
+	req.SetHeader((&peer{token: ua.NewTwoByteNodeID(0)}).header())
+	body, err := uatest.Encode(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body[4:] // behind the type id
+}
+
+func TestBrowseAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("sync.Pool forgets under the race detector")
+	}
+	f := start(t, nil)
+	c, _ := hotCall(t, f)
+	body := hotBrowse(t)
+	buf := make([]byte, 0, 64<<10)
+	if n := testing.AllocsPerRun(100, func() {
+		c.body = wire.NewReader(body)
+		c.header = c.body.RequestHeader()
+		b, code := f.beginBrowse(c, 1<<20)
+		if code != ua.StatusGood || b.n != 1 || len(b.results) < 500 {
+			t.Fatal(code)
+		}
+		buf = b.AppendTo(buf[:0])
+		b.free()
+	}); n != 0 {
+		t.Errorf("a Browse allocates %v times", n)
+	}
+}
+
+func BenchmarkBrowse(b *testing.B) {
+	f := start(b, nil)
+	c, _ := hotCall(b, f)
+	body := hotBrowse(b)
+	buf := make([]byte, 0, 64<<10)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.body = wire.NewReader(body)
+		c.header = c.body.RequestHeader()
+		r, _ := f.beginBrowse(c, 1<<20)
+		buf = r.AppendTo(buf[:0])
+		r.free()
 	}
 }
