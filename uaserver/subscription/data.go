@@ -75,9 +75,10 @@ func (f *filler) plain(dst []byte, it *item, slot uint32) ([]byte, bool) {
 		if len(got) == 0 {
 			return dst, false
 		}
-		if lost > 0 && set.queue > 1 {
+		if (lost > 0 || it.flags&gapped != 0) && set.queue > 1 {
 			got[0].Status |= overflow
 		}
+		it.flags &^= gapped
 		f.s.takenFrom(slot, uint64(len(got)), lost, int(set.queue))
 		for i := range got {
 			dst = appendNotification(dst, it.handle, &got[i], got[i].At, set.times)

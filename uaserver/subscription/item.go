@@ -31,6 +31,7 @@ const (
 	sampling                    // mode is Sampling or Reporting
 	reporting                   // mode is Reporting
 	fresh                       // the initial value was not sent yet
+	gapped                      // samples before the cursor were lost: the next one carries Overflow
 )
 
 const maxSlots = 1 << 24 // an item's id has 24 bits of slot
@@ -435,6 +436,7 @@ func (s *Subscription) nodeOf(slot uint32) *address.Node {
 
 // end drops what waits for an item, which stops sampling.
 func (s *Subscription) end(it *item) {
+	it.flags &^= gapped
 	cursor, series := &it.cursor, it.series
 	if o := s.ownOf(it); o != nil {
 		o.clear(&s.ledger)

@@ -28,7 +28,7 @@ func (s *Subscription) setMode(slot uint32, mode ua.MonitoringMode, now int64) {
 	if mode == ua.MonitoringModeDisabled && was&sampling != 0 {
 		s.end(it)
 	}
-	it.flags = was&^(sampling|reporting) | modes[mode]
+	it.flags = it.flags&^(sampling|reporting) | modes[mode]
 	s.stale()
 	if was&sampling != 0 || it.flags&sampling == 0 {
 		return
@@ -113,7 +113,7 @@ func (s *Subscription) modify(slot uint32, times uint8, r *ModifyRequest, now in
 	ok := true
 	switch {
 	case o == nil && p.plain:
-		ok = s.modifyPlain(it, &p)
+		ok = s.modifyPlain(it, slot, &p)
 	case o == nil:
 		ok = s.modifyToOwn(it, slot, &p)
 	default:
@@ -130,9 +130,9 @@ func (s *Subscription) modify(slot uint32, times uint8, r *ModifyRequest, now in
 	return ItemResult{Sampling: millis(p.set.sampling), Queue: uint32(s.settings.list[it.set].queue)}
 }
 
-// modifyPlain changes an item that needs no queue of its own. A shorter queue needs no more than its number: the next
-// message takes as many of the newest and marks the loss.
-func (s *Subscription) modifyPlain(it *item, p *plan) bool {
+// modifyPlain changes an item that needs no queue of its own. What the shorter of the old and the new queue does not
+// hold is lost now; the next message marks it.
+func (s *Subscription) modifyPlain(it *item, slot uint32, p *plan) bool {
 	granted := it.series.Reserve(p.queue)
 	p.set.queue = int32(granted)
 	set, ok := s.settings.get(&p.set)
@@ -140,7 +140,19 @@ func (s *Subscription) modifyPlain(it *item, p *plan) bool {
 		it.series.Release(granted)
 		return false
 	}
-	it.series.Release(int(s.settings.list[it.set].queue))
+	old := int(s.settings.list[it.set].queue)
+	keep := min(old, granted)
+	if n := it.series.Head() - it.cursor; it.flags&sampling != 0 && n > uint64(keep) {
+		it.cursor += n - uint64(keep)
+		s.takenFrom(slot, 0, n-uint64(keep), keep)
+		if keep > 1 {
+			it.flags |= gapped
+		}
+	}
+	if granted == 1 {
+		it.flags &^= gapped
+	}
+	it.series.Release(old)
 	s.settings.put(it.set)
 	it.set = set
 	return true
@@ -155,14 +167,15 @@ func (s *Subscription) modifyToOwn(it *item, slot uint32, p *plan) bool {
 		return false
 	}
 	o := s.owns[it.cursor]
-	o.cursor = cursor
+	o.cursor, o.gap = cursor, it.flags&gapped != 0
+	it.flags &^= gapped
 	it.series = nil
 	if it.flags&sampling != 0 {
 		set := &s.settings.list[o.set]
 		for series.Head() != o.cursor { // no filter was in force: all of it is queued
 			got, lost := series.Take(&o.cursor, old, len(buf), buf[:0])
 			s.takenFrom(slot, uint64(len(got)), lost, old)
-			o.gap = o.gap || lost > 0
+			o.gap = o.gap || lost > 0 && old > 1
 			for i := range got {
 				v := entry{got[i], got[i].At}
 				if o.last, o.have = v, true; o.gap && set.queue > 1 {
@@ -181,6 +194,9 @@ func (s *Subscription) modifyToOwn(it *item, slot uint32, p *plan) bool {
 // modifyOwn changes an item that has a queue of its own; it keeps one.
 func (s *Subscription) modifyOwn(it *item, o *own, p *plan) bool {
 	account := s.client.engine.cfg.Account
+	if o.how == walked && it.flags&sampling != 0 {
+		s.walkOne(o) // what has passed is judged by the settings under which it did
+	}
 	p.set.queue = int32(o.reserve(account, p.queue))
 	set, ok := s.settings.get(&p.set)
 	if !ok {
@@ -190,9 +206,6 @@ func (s *Subscription) modifyOwn(it *item, o *own, p *plan) bool {
 	s.settings.put(o.set)
 	o.set, it.set = set, set
 	if o.how != p.how {
-		if o.how == walked && it.flags&sampling != 0 {
-			s.walkOne(o)
-		}
 		s.detach(o)
 		o.how = p.how
 		s.attach(o)

@@ -141,6 +141,9 @@ func (o *own) shorten(set *settings, l *ledger) {
 	size := int(set.queue)
 	over := o.count - size
 	if over <= 0 {
+		if len(o.ring) > size {
+			o.resize(size)
+		}
 		return
 	}
 	l.lose(uint64(over), size)
@@ -158,6 +161,9 @@ func (o *own) shorten(set *settings, l *ledger) {
 		if size > 1 {
 			o.at(0).Status |= overflow
 		}
+	}
+	if size == 1 {
+		o.at(0).Status &^= overflow // a queue of one has none
 	}
 	o.resize(size)
 }
