@@ -73,7 +73,8 @@ func (r *siteReader) device(n *node) {
 		r.section(n, d.what, append(common, d.modbusKeys()...))
 		r.need(n, d.what, "name", "bus", "tags")
 	case driverMemory:
-		r.section(n, d.what, append(common, d.memoryKeys()...))
+		d.poll = 0 // a memory tag is there the moment it is written
+		r.section(n, d.what, common)
 		r.need(n, d.what, "name", "tags")
 	default:
 		return // the driver is wrong: which keys are right is not known
@@ -143,10 +144,6 @@ func (d *deviceReader) modbusKeys() []key {
 		{"together", func(v *node) { c.Together = d.groups(v, d.what+": together") }},
 		{"quirks", d.quirks},
 	}
-}
-
-func (d *deviceReader) memoryKeys() []key {
-	return []key{{"poll", func(v *node) { d.poll = d.readPoll(v, d.what) }}}
 }
 
 func (d *deviceReader) bus(n *node) string {
