@@ -29,6 +29,7 @@ type Line struct {
 	temporary string // folder that Down removes
 	peers     map[io.Closer]struct{}
 	accepted  int
+	shortest  time.Duration // silence before a request that was seen; 0: none yet
 }
 
 func newLine(p *Plant, c *LineConfig) *Line {
@@ -158,6 +159,23 @@ func (l *Line) Connected() int {
 	return len(l.peers)
 }
 
+// ShortestGap is the shortest silence that a master kept between an answer and its next request on a serial line, and 0
+// before there was one.
+func (l *Line) ShortestGap() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.shortest
+}
+
+// sawGap counts a silence in.
+func (l *Line) sawGap(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shortest == 0 || d < l.shortest {
+		l.shortest = d
+	}
+}
+
 // Drop ends every connection, as a device that restarts does; the line goes on listening.
 func (l *Line) Drop() {
 	l.mu.Lock()
@@ -244,6 +262,7 @@ type conversation struct {
 	out     []byte           // the answer's frame
 	request request
 	answer  Answer
+	sent    time.Time // when the last answer was, on a serial line
 }
 
 // errReset asks for the connection to be reset.

@@ -101,6 +101,10 @@ func (c *conversation) serveRTU() error {
 		n, err := c.peer.Read(buf[held:])
 		if held == 0 {
 			began = time.Now()
+			if n > 0 && !c.sent.IsZero() {
+				c.line.sawGap(began.Sub(c.sent))
+				c.sent = time.Time{}
+			}
 		}
 		held += n
 		if err != nil && (!isTimeout(err) || held == 0) {
@@ -155,6 +159,7 @@ func (l *Line) gap() time.Duration {
 
 // send writes a frame, on a paced line at the line's speed.
 func (c *conversation) send(frame []byte) error {
+	defer func() { c.sent = time.Now() }()
 	if c.t != rtu || !c.line.cfg.Pace {
 		_, err := c.peer.Write(frame)
 		return err

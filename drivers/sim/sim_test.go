@@ -311,6 +311,16 @@ func TestPace(t *testing.T) {
 		if took := time.Since(began); took < want-time.Millisecond || took > want+time.Millisecond {
 			t.Errorf("took %v, the line needs %v", took, want)
 		}
+		if gap := p.Line("line").ShortestGap(); gap != 0 {
+			t.Errorf("a gap of %v before there was one", gap)
+		}
+		for _, d := range []time.Duration{9, 5, 7} {
+			time.Sleep(d * time.Millisecond)
+			ask(t, near, request, 25)
+		}
+		if gap := p.Line("line").ShortestGap(); gap != 5*time.Millisecond {
+			t.Errorf("D17: the shortest gap is %v", gap)
+		}
 		near.Close()
 		p.Close()
 		synctest.Wait()
@@ -602,6 +612,68 @@ func TestManyClients(t *testing.T) {
 	if err := p.Line("line").Up(); err == nil {
 		t.Error("a line of a closed plant came up")
 	}
+}
+
+func TestPortInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cfg := small("tcp://127.0.0.1:0")
+	cfg.Lines = append(cfg.Lines, LineConfig{Name: "taken", URL: "tcp://" + l.Addr().String()})
+	p, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err == nil || !strings.Contains(err.Error(), "line taken") {
+		t.Errorf("started on a port in use: %v", err)
+	}
+	if err := p.Run(t.Context()); err == nil {
+		t.Error("a closed plant runs")
+	}
+	if p.Line("taken").URL() != "tcp://"+l.Addr().String() || p.Line("taken").Name() != "taken" {
+		t.Errorf("the line that never was up is at %s", p.Line("taken").URL())
+	}
+}
+
+func TestAnsweredBits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := New(small("tcp://127.0.0.1:0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var heard []Answer
+		p.OnAnswer = func(a *Answer) {
+			kept := *a
+			kept.Data = bytes.Clone(a.Data)
+			heard = append(heard, kept)
+		}
+		near, far := net.Pipe()
+		go p.Line("line").ServeTCP(far)
+		ask(t, near, []byte{0, 1, 0, 0, 0, 6, 1, 1, 0, 0, 0, 1}, 10)
+		p.Device("device").Set(Coil, 0, 0)
+		ask(t, near, []byte{0, 2, 0, 0, 0, 6, 1, 1, 0, 0, 0, 1}, 10)
+		ask(t, near, []byte{0, 3, 0, 0, 0, 6, 1, 1, 0, 0, 0, 2}, 9)
+		ask(t, near, []byte{0, 4, 0, 0, 0, 6, 1, 6, 0, 2, 0, 9}, 12)
+		if len(heard) != 4 {
+			t.Fatalf("%d answers heard", len(heard))
+		}
+		for i, want := range []struct{ on, held bool }{{true, true}, {false, true}, {false, false}, {false, false}} {
+			if on, held := heard[i].Bit(0); on != want.on || held != want.held {
+				t.Errorf("answer %d: bit %v %v", i, on, held)
+			}
+		}
+		if heard[2].Code != 2 || heard[3].Function != 6 || heard[3].Address != 2 || !bytes.Equal(heard[3].Data, []byte{0, 9}) {
+			t.Errorf("heard %+v and %+v", heard[2], heard[3])
+		}
+		if d := heard[0].Device; d.Name() != "device" || d.Unit() != 1 {
+			t.Errorf("device %s %d", d.Name(), d.Unit())
+		}
+		near.Close()
+		p.Close()
+		synctest.Wait()
+	})
 }
 
 func TestConfigFromYAML(t *testing.T) {
