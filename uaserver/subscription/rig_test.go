@@ -37,7 +37,7 @@ type variable struct {
 	reads  int
 }
 
-func (v *variable) Series(*address.Node) *address.Series { return v.series }
+func (v *variable) Series(*address.Node) *address.Series       { return v.series }
 func (v *variable) Write(context.Context, []address.WriteItem) {}
 func (v *variable) Read(_ context.Context, items []address.ReadItem) {
 	v.mu.Lock()
