@@ -76,8 +76,7 @@ func (s *Server) read(c *call) {
 		c.fault(code)
 		return
 	}
-	if managers := r.stale(); managers != nil {
-		s.readSlowly(c, r, managers)
+	if managers := r.stale(); managers != nil && s.readSlowly(c, r, managers) {
 		return
 	}
 	c.reply(r)
@@ -165,12 +164,15 @@ func (r *reading) stale() (managers []slow) {
 	return managers
 }
 
-// readSlowly reads again after the devices were asked. When they do not answer in time, what is known is the answer.
-func (s *Server) readSlowly(c *call, r *reading, managers []slow) {
-	for i := range r.items {
-		r.items[i].Range = strings.Clone(r.items[i].Range)
-	}
-	ok := s.apart(c, func(ctx context.Context, c *call) {
+// readSlowly reads again after the devices were asked, and then owns the reading. When they do not answer in time, or
+// too many requests wait for devices already (false), what is known is the answer; its ServerTimestamp tells how old it
+// is.
+func (s *Server) readSlowly(c *call, r *reading, managers []slow) bool {
+	return s.apart(c, func() {
+		for i := range r.items {
+			r.items[i].Range = strings.Clone(r.items[i].Range)
+		}
+	}, func(ctx context.Context, c *call) {
 		defer r.free()
 		for _, m := range managers {
 			m.Refresh(ctx, r.items)
@@ -183,9 +185,6 @@ func (s *Server) readSlowly(c *call, r *reading, managers []slow) {
 		r.setFaults()
 		c.reply(r)
 	})
-	if !ok {
-		r.free()
-	}
 }
 
 // setFaults gives the items that must not be read their status.
@@ -243,18 +242,44 @@ func (w *writing) free() {
 // write answers Write (Part 4, 5.11.4). The whole request was read before any of it is carried out. A write that waits
 // for a device does so in its own goroutine; requests that a client has in flight at once may overtake each other.
 func (s *Server) write(c *call) {
-	req := c.body.WriteRequest()
-	if err := c.body.Err(); err != nil {
-		c.fault(decodingStatus(err))
-		return
-	}
-	if code := operations(req.N, s.cfg.Limits.Nodes); code != ua.StatusGood {
+	w, waits, code := s.beginWrite(c)
+	if code != ua.StatusGood {
 		c.fault(code)
 		return
 	}
-	w := writings.Get().(*writing)
+	if !waits {
+		s.space.Write(s.ctx, c.client.may(), w.items)
+		c.reply(w)
+		w.free()
+		return
+	}
+	ok := s.apart(c, func() {
+		for i := range w.items {
+			w.items[i].Range = strings.Clone(w.items[i].Range)
+		}
+	}, func(ctx context.Context, c *call) {
+		defer w.free()
+		s.space.Write(ctx, c.client.may(), w.items)
+		c.reply(w) // also of a cancelled request: what was written stays written, and the client is told
+	})
+	if !ok {
+		c.fault(statusBadServerTooBusy)
+		w.free()
+	}
+}
+
+// beginWrite reads the request, and tells whether carrying it out waits for a device. The items alias the connection's
+// buffer.
+func (s *Server) beginWrite(c *call) (w *writing, waits bool, code ua.StatusCode) {
+	req := c.body.WriteRequest()
+	if err := c.body.Err(); err != nil {
+		return nil, false, decodingStatus(err)
+	}
+	if code := operations(req.N, s.cfg.Limits.Nodes); code != ua.StatusGood {
+		return nil, false, code
+	}
+	w = writings.Get().(*writing)
 	w.handle = c.header.Handle
-	waits := false
 	for v, ok := req.Next(); ok; v, ok = req.Next() {
 		n := c.node(&v.Node)
 		if !waits && n != nil {
@@ -263,23 +288,7 @@ func (s *Server) write(c *call) {
 		}
 		w.items = append(w.items, address.WriteItem{Node: n, Attribute: v.Attribute, Range: v.Range, Value: v.Value})
 	}
-	if !waits {
-		s.space.Write(s.ctx, c.client.may(), w.items)
-		c.reply(w)
-		w.free()
-		return
-	}
-	for i := range w.items {
-		w.items[i].Range = strings.Clone(w.items[i].Range)
-	}
-	ok := s.apart(c, func(ctx context.Context, c *call) {
-		defer w.free()
-		s.space.Write(ctx, c.client.may(), w.items)
-		c.reply(w) // also of a cancelled request: what was written stays written, and the client is told
-	})
-	if !ok {
-		w.free()
-	}
+	return w, waits, ua.StatusGood
 }
 
 // AppendTo appends the WriteResponse.

@@ -1,6 +1,7 @@
 package uaserver
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -365,5 +366,123 @@ func BenchmarkRead100(b *testing.B) {
 		r.stale()
 		buf = r.AppendTo(buf[:0])
 		r.free()
+	}
+}
+
+// quietField takes every command and remembers none.
+type quietField struct{ sink tag.Sink }
+
+func (f *quietField) Execute(_ context.Context, cmds []tag.Command) {
+	var batch [1]tag.Sample
+	for i := range cmds {
+		batch[0] = tag.Sample{Ref: cmds[i].Ref, Value: cmds[i].Value, At: 1}
+		f.sink.Publish(batch[:])
+	}
+}
+
+func (f *quietField) Refresh(context.Context, []tag.Ref) tag.Status      { return tag.Good }
+func (f *quietField) Operate(context.Context, string, tag.Op) tag.Status { return tag.Good }
+
+// hotWrite is a Write of 100 numbers as it comes out of a connection.
+func hotWrite(t testing.TB) []byte {
+	t.Helper()
+	req := &ua.WriteRequest{RequestHeader: (&peer{token: ua.NewTwoByteNodeID(0)}).header()}
+	for i := range 100 {
+		req.NodesToWrite = append(req.NodesToWrite, writeOf("scratch."+testDefs[6+i].Name, 42.0).NodesToWrite[0])
+	}
+	body, err := uatest.Encode(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body[4:] // behind the type id
+}
+
+func writeHot(t testing.TB, f *fixture, c *call, body, buf []byte) []byte {
+	c.body = wire.NewReader(body)
+	c.header = c.body.RequestHeader()
+	w, waits, code := f.beginWrite(c)
+	if code != ua.StatusGood || waits || len(w.items) != 100 {
+		t.Fatal(code, waits)
+	}
+	f.space.Write(context.Background(), c.client.may(), w.items)
+	if w.items[99].Status != tag.Good {
+		t.Fatal(w.items[99].Status)
+	}
+	buf = w.AppendTo(buf[:0])
+	w.free()
+	return buf
+}
+
+func TestWriteAllocatesLittle(t *testing.T) {
+	if raceEnabled {
+		t.Skip("sync.Pool forgets under the race detector")
+	}
+	f := start(t, nil)
+	f.tags.Join(&quietField{f.tags})
+	c, _ := hotCall(t, f)
+	body, buf := hotWrite(t), make([]byte, 0, 64<<10)
+	if n := testing.AllocsPerRun(100, func() { buf = writeHot(t, f, c, body, buf) }); n > 100 { // the field's own batches
+		t.Errorf("a Write of 100 numbers allocates %v times", n)
+	}
+}
+
+func BenchmarkWrite100(b *testing.B) {
+	f := start(b, nil)
+	f.tags.Join(&quietField{f.tags})
+	c, _ := hotCall(b, f)
+	body, buf := hotWrite(b), make([]byte, 0, 64<<10)
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = writeHot(b, f, c, body, buf)
+	}
+}
+
+func TestReadsBeyondTheLimitAreServedFromMemory(t *testing.T) {
+	f := start(t, func(c *Config) { c.Limits.WaitingAll = 1 })
+	p := f.login(t)
+	f.tags.Publish([]tag.Sample{{Ref: f.ref(t, "boiler.counter"), Value: tag.Of(uint32(5)), At: tag.Now().Add(-time.Minute)}})
+	f.nWait.Add(1) // as if a request waited
+	defer f.nWait.Add(-1)
+	v := p.read(&ua.ReadRequest{TimestampsToReturn: ua.TimestampsToReturnServer, NodesToRead: []*ua.ReadValueID{value(plantID("boiler.counter"))}})[0]
+	if v.Value.Value() != uint32(5) || time.Since(v.ServerTimestamp) < 50*time.Second || f.field.readings != 0 {
+		t.Errorf("%v of %v, %d readings", v.Value, v.ServerTimestamp, f.field.readings)
+	}
+	if _, code := p.call(writeOf("boiler.code", int16(1))); code != statusBadServerTooBusy {
+		t.Errorf("a write: %v", code)
+	}
+}
+
+func TestServerObject(t *testing.T) {
+	f := start(t, func(c *Config) { c.Subscription.Queue = 77 })
+	p := f.login(t)
+	for node, want := range map[uint32]any{
+		id.Server_ServerArray: []string{appURI}, id.Server_NamespaceArray: []string{address.URIOfUA, appURI, address.URIOfPlant},
+		id.Server_ServiceLevel: uint8(255), id.Server_Auditing: false, id.Server_ServerStatus_BuildInfo_ProductName: "edged",
+		id.Server_ServerCapabilities_MaxBrowseContinuationPoints: uint16(50), id.Server_ServerCapabilities_MinSupportedSampleRate: 0.0,
+		id.Server_ServerCapabilities_MaxMonitoredItemsQueueSize: uint32(77), id.Server_ServerCapabilities_MaxSessions: uint32(100),
+		id.Server_ServerCapabilities_LocaleIDArray: []string{"en"}, id.Server_ServerDiagnostics_EnabledFlag: false,
+		id.Server_ServerDiagnostics_ServerDiagnosticsSummary_CurrentSessionCount: uint32(1),
+	} {
+		v := p.read(&ua.ReadRequest{NodesToRead: []*ua.ReadValueID{value(ua.NewNumericNodeID(0, node))}})[0]
+		if v.Status != ua.StatusGood || fmt.Sprint(v.Value.Value()) != fmt.Sprint(want) {
+			t.Errorf("i=%d: %v %v, want %v", node, v.Status, v.Value, want)
+		}
+	}
+	v := p.read(&ua.ReadRequest{NodesToRead: []*ua.ReadValueID{
+		value(ua.NewNumericNodeID(0, id.Server_ServerStatus)), value(ua.NewNumericNodeID(0, id.Server_ServerDiagnostics_ServerDiagnosticsSummary)),
+		value(ua.NewNumericNodeID(0, id.Server_ServerStatus_CurrentTime)), value(ua.NewNumericNodeID(0, id.Server_ServerStatus_BuildInfo)),
+	}})
+	status := v[0].Value.Value().(*ua.ExtensionObject).Value.(*ua.ServerStatusDataType)
+	if status.State != ua.ServerStateRunning || status.BuildInfo.ProductName != "edged" || time.Since(status.StartTime) > time.Minute || time.Since(status.CurrentTime) > time.Minute {
+		t.Errorf("ServerStatus %+v", status)
+	}
+	if sum := v[1].Value.Value().(*ua.ExtensionObject).Value.(*ua.ServerDiagnosticsSummaryDataType); sum.CurrentSessionCount != 1 || sum.CumulatedSessionCount != 1 {
+		t.Errorf("summary %+v", sum)
+	}
+	if at := v[2].Value.Value().(time.Time); time.Since(at) > time.Minute {
+		t.Errorf("CurrentTime %v", at)
+	}
+	if b := v[3].Value.Value().(*ua.ExtensionObject).Value.(*ua.BuildInfo); b.SoftwareVersion != "0" {
+		t.Errorf("BuildInfo %+v", b)
 	}
 }

@@ -131,7 +131,7 @@ func hostOf(endpoint string) (string, bool) {
 		return "", false
 	}
 	u, err := url.Parse(endpoint)
-	if err != nil || !strings.EqualFold(u.Scheme, "opc.tcp") || u.Hostname() == "" {
+	if err != nil || !strings.EqualFold(u.Scheme, "opc.tcp") || !plainHost(u.Hostname()) {
 		return "", false
 	}
 	port := u.Port()
@@ -139,4 +139,14 @@ func hostOf(endpoint string) (string, bool) {
 		port = defaultPort
 	}
 	return net.JoinHostPort(u.Hostname(), port), true
+}
+
+// plainHost reports whether a text is a host name or an address without a zone, which means nothing to others.
+func plainHost(host string) bool {
+	for _, r := range host {
+		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' || r == ':') {
+			return false
+		}
+	}
+	return host != ""
 }

@@ -65,6 +65,8 @@ func TestEndpointURL(t *testing.T) {
 		{"none: the Hello's", "", "opc.tcp://" + f.addr},
 		{"nonsense: the Hello's", "plant", "opc.tcp://" + f.addr},
 		{"another scheme", "https://plant:443", "opc.tcp://" + f.addr},
+		{"a zone: the Hello's", "opc.tcp://[fe80::1%25eth0]:4840", "opc.tcp://" + f.addr},
+		{"no host name: the Hello's", "opc.tcp://a%20b:4840", "opc.tcp://" + f.addr},
 		{"too long", "opc.tcp://" + strings.Repeat("a", 5000), "opc.tcp://" + f.addr},
 	} {
 		r := must[*ua.GetEndpointsResponse](p, &ua.GetEndpointsRequest{EndpointURL: row.asked})

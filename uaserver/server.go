@@ -5,6 +5,7 @@ package uaserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -140,14 +141,30 @@ type client struct {
 // may are the rights of the session's user.
 func (c *client) may() address.Rights { return address.Rights(c.rights.Load()) }
 
+// check tells what is missing.
+func (c *Config) check() error {
+	if c.Space == nil || len(c.Policies) == 0 {
+		return errors.New("uaserver: an address space and at least one policy are needed")
+	}
+	for _, p := range c.Policies {
+		if p.URI != ua.SecurityPolicyURINone && (c.Certificate == nil || c.Trust == nil) {
+			return fmt.Errorf("uaserver: policy %s needs a certificate, and somebody who says whom to trust", p.URI)
+		}
+	}
+	return nil
+}
+
 // New makes a Server. It takes over the live variables of namespace 0.
 func New(cfg Config) (*Server, error) {
 	cfg.Limits.defaults()
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Space == nil || len(cfg.Policies) == 0 {
-		return nil, errors.New("uaserver: an address space and at least one policy are needed")
+	or(&cfg.Subscription.Subscriptions, 1000)
+	or(&cfg.Subscription.Items, 500_000)
+	or(&cfg.Subscription.Queue, 10_000)
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
 	s := &Server{cfg: cfg, space: cfg.Space, log: cfg.Log, bound: map[*channel.Channel][]*client{}}
 	s.requests = make([]atomic.Uint64, len(services))

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -360,6 +361,26 @@ func TestTableIsWhole(t *testing.T) {
 			t.Errorf("row %d: %+v", i, sv)
 		}
 		names[sv.name] = true
+	}
+}
+
+func TestNewSaysWhatIsMissing(t *testing.T) {
+	space, err := address.New(appURI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name string
+		cfg  Config
+		want string
+	}{
+		{"no space", Config{Policies: []channel.Policy{none}}, "address space"},
+		{"no policy", Config{Space: space}, "policy"},
+		{"no certificate", Config{Space: space, Policies: []channel.Policy{secure}}, "certificate"},
+	} {
+		if _, err := New(row.cfg); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v", row.name, err)
+		}
 	}
 }
 

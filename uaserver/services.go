@@ -316,9 +316,9 @@ func (w *waiting) cancelAll() {
 }
 
 // apart runs f in a goroutine of its own, because it waits for devices, with the client's TimeoutHint as its deadline.
-// Where too many wait already the request is refused. f gets a call that lives as long as it needs; the bytes behind
-// c.body are gone by then.
-func (s *Server) apart(c *call, f func(ctx context.Context, c *call)) bool {
+// It reports false where too many wait already. f gets a call that lives as long as it needs; the bytes behind c.body
+// are gone by then, and keep copies what f needs of them.
+func (s *Server) apart(c *call, keep func(), f func(ctx context.Context, c *call)) bool {
 	limit := s.cfg.Limits.Request
 	if h := time.Duration(c.header.TimeoutHint) * time.Millisecond; h > 0 && h < limit {
 		limit = h
@@ -332,15 +332,14 @@ func (s *Server) apart(c *call, f func(ctx context.Context, c *call)) bool {
 	}
 	if s.nWait.Add(1) > int64(s.cfg.Limits.WaitingAll) {
 		end()
-		c.fault(statusBadServerTooBusy)
 		return false
 	}
 	key, ok := c.client.wait.enter(c.header.Handle, s.cfg.Limits.Waiting, cancel, &s.waiting)
 	if !ok {
 		end()
-		c.fault(statusBadServerTooBusy)
 		return false
 	}
+	keep()
 	own := &call{s: s, ch: c.ch, id: c.id, header: c.header, client: c.client, typ: c.typ}
 	own.header.AuditID, own.header.Token = "", wire.NodeID{} // they alias the connection's buffer
 	go func() {

@@ -79,6 +79,7 @@ func (s *Server) join(se *session.Session) any {
 		se.Peer.Name = fmt.Sprintf("session %d", se.ID)
 	}
 	cl.pub = s.engine.NewClient()
+	cl.pub.SetName(se.Peer.Name)
 	return cl
 }
 
@@ -137,6 +138,7 @@ func (s *Server) activateSession(c *call, req *ua.ActivateSessionRequest) (ua.Re
 	if code := s.identify(req.UserIdentityToken); code != ua.StatusGood {
 		return refuse(code)
 	}
+	before := cl.Activated()
 	nonce, err := cl.Activate(c.ch.ID(), clipLocales(req.LocaleIDs))
 	switch {
 	case errors.Is(err, session.ErrChannel):
@@ -147,6 +149,10 @@ func (s *Server) activateSession(c *call, req *ua.ActivateSessionRequest) (ua.Re
 	cl.rights.Store(uint32(s.cfg.Anonymous))
 	s.bind(cl, c.ch)
 	c.ch.Trusted()
+	if !before {
+		s.log.Info("session activated", "session", cl.Peer.Name, "client", cl.Peer.ApplicationName, "from", c.ch.RemoteAddr(),
+			"policy", c.ch.PolicyURI(), "mode", c.ch.Mode().String())
+	}
 	return &ua.ActivateSessionResponse{ServerNonce: nonce}, ua.StatusGood
 }
 

@@ -72,6 +72,7 @@ func newStatus(s *Server) (*status, error) {
 			return nil, fmt.Errorf("uaserver: namespace 0: node i=%d is missing", node)
 		}
 		n.Value = value
+		n.Access |= ua.AccessLevelTypeCurrentRead // of those that have no value of their own
 	}
 	return m, nil
 }
@@ -85,11 +86,18 @@ var profiles = []string{
 
 // fixed are the values that do not change while the server runs. Each limit is the one that is enforced.
 func (m *status) fixed() map[uint32]tag.Value {
-	s, l := m.s, &m.s.cfg.Limits
+	s, l, sub := m.s, &m.s.cfg.Limits, &m.s.cfg.Subscription
+	subscriptions, items := tag.Of(uint32(sub.Subscriptions)), tag.Of(uint32(sub.Items))
 	nodes, none := tag.Of(uint32(l.Nodes)), tag.Of(uint16(0))
 	longest := tag.Of(l.Message) // what a message can hold
 	b := &s.cfg.Build
 	return map[uint32]tag.Value{
+		id.Server_ServerCapabilities_MaxSessions:                                              tag.Of(uint32(l.Sessions)),
+		id.Server_ServerCapabilities_MaxSubscriptions:                                         subscriptions,
+		id.Server_ServerCapabilities_MaxSubscriptionsPerSession:                               subscriptions,
+		id.Server_ServerCapabilities_MaxMonitoredItems:                                        items,
+		id.Server_ServerCapabilities_MaxMonitoredItemsPerSubscription:                         items,
+		id.Server_ServerCapabilities_MaxMonitoredItemsQueueSize:                               tag.Of(uint32(sub.Queue)),
 		id.Server_ServerArray:                                                                 tag.OfSlice([]string{s.cfg.ApplicationURI}),
 		id.Server_Auditing:                                                                    tag.Of(false),
 		id.Server_ServerRedundancy_RedundancySupport:                                          tag.Of(int32(ua.RedundancySupportNone)),

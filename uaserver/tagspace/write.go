@@ -95,15 +95,16 @@ func (s *Space) command(it *address.WriteItem) (cmd tag.Command, status tag.Stat
 
 // place finds the elements that a command replaces. Without a range an array is written as a whole.
 func place(cmd *tag.Command, def *tag.Def, text string) tag.Status {
-	r, err := address.ParseRange(text)
-	switch {
-	case err != nil:
-		return tag.BadIndexRangeInvalid
-	case r.Dims == 0:
+	if text == "" {
 		if def.Len > 0 && cmd.Value.Len() != def.Len {
 			return tag.BadTypeMismatch
 		}
 		return tag.Good
+	}
+	r, err := address.ParseRange(text)
+	switch {
+	case err != nil:
+		return tag.BadIndexRangeInvalid
 	case def.Len == 0 && (def.Kind == tag.String || def.Kind == tag.ByteString):
 		return tag.BadWriteNotSupported // devices take such a value as a whole
 	case def.Len == 0 || r.Dims > 1 || uint64(r.High) >= uint64(def.Len):
