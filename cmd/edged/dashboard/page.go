@@ -202,6 +202,9 @@ func (p *page) tagNow(ref tag.Ref, def *tag.Def, now tag.Time) tagView {
 		return v
 	}
 	v.Status, v.Age = s.Status.String(), age(verified, now)
+	if def.Memory {
+		v.Age = 0 // what lives in the gateway is true whenever it is looked at
+	}
 	if !s.Value.IsNull() {
 		v.Value = clip(s.Value.String())
 	}

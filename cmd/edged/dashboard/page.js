@@ -12,22 +12,19 @@ const seconds = (s) => {
   return Math.round(s / 3600) + " h";
 };
 
-// cell makes one table cell. Text is only ever set as text: names and values come from the plant.
-function cell(text, kind) {
-  const td = document.createElement("td");
-  td.textContent = text;
-  td.title = text;
-  if (kind) td.className = kind;
-  return td;
-}
-
+// fill shows rows of [text, class] cells. What has not changed is left alone, so that a selection of text survives. Text is
+// only ever set as text: names and values come from the plant.
 function fill(body, rows) {
-  const fresh = rows.map((cells) => {
-    const tr = document.createElement("tr");
-    tr.append(...cells);
-    return tr;
+  while (body.rows.length > rows.length) body.deleteRow(-1);
+  rows.forEach((cells, i) => {
+    const tr = body.rows[i] || body.insertRow();
+    cells.forEach(([text, kind], j) => {
+      const td = tr.cells[j] || tr.insertCell();
+      text = String(text);
+      if (td.textContent !== text) td.textContent = td.title = text;
+      if (td.className !== (kind || "")) td.className = kind || "";
+    });
   });
-  body.replaceChildren(...fresh);
 }
 
 function showState(s) {
@@ -39,21 +36,16 @@ function showState(s) {
   $("problem").textContent = g.problem || "";
   $("problem").hidden = !g.problem;
   fill($("devices"), s.devices.map((d) => {
-    const state = cell("", "");
-    const badge = document.createElement("span");
-    badge.className = "badge " + d.state;
-    badge.textContent = d.state;
-    state.append(badge);
-    return [cell(d.name), state, cell(d.bus), cell(seconds(d.lastGood), "n"), cell(d.latency.toFixed(1) + " ms", "n"),
-      cell(d.requests, "n"), cell(d.errors, "n"), cell(d.lastError)];
+    const line = d.bus !== ""; // a device without a line answers nobody
+    return [[d.name], [d.state, "state " + d.state], [d.bus], [line ? seconds(d.lastGood) : "", "n"],
+      [line ? d.latency.toFixed(2) + " ms" : "", "n"], [d.requests, "n"], [d.errors, "n"], [d.lastError]];
   }));
   $("more").hidden = s.more === 0;
   $("more").textContent = "and " + s.more + " more devices";
 }
 
 function showTags(t) {
-  fill($("rows"), t.tags.map((v) => [cell(v.name), cell(v.value, "n"), cell(v.unit), cell(v.status, v.quality),
-    cell(seconds(v.age), "n"), cell(v.access)]));
+  fill($("rows"), t.tags.map((v) => [[v.name], [v.value, "n"], [v.unit], [v.status, v.quality], [seconds(v.age), "n"], [v.access]]));
   const last = offset + t.tags.length;
   $("range").textContent = t.found === 0 ? "none" : (offset + 1) + " to " + last + " of " + t.found;
   $("back").disabled = offset === 0;
