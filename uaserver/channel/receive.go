@@ -245,7 +245,7 @@ func (in *input) messageLen() int {
 // append adds to the unfinished request, which will not exceed limit, if the account has room for it.
 func (in *input) append(body []byte, limit int) bool {
 	have := in.messageLen()
-	if need := have + len(body); need > in.messageCharge {
+	if need := have + len(body); in.message == nil || need > in.messageCharge {
 		size := max(min(2*have, limit), need, smallest)
 		if !in.charge(size) {
 			return false

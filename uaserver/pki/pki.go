@@ -3,11 +3,13 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/rsa"
 	"crypto/sha1"
 	"crypto/x509"
 	"encoding/asn1"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -65,12 +67,13 @@ func refuse(code ua.StatusCode, format string, args ...any) *Error {
 }
 
 // Parse takes apart what a peer sends as its certificate: one DER certificate, and perhaps its issuers behind it (Part 6,
-// 6.2.6). What follows the first certificate and is none is ignored, as Part 6, 6.7.2.3 allows. The first one's key is
+// 6.2.6). It keeps nothing of b. What follows the first certificate and is none is ignored, as Part 6, 6.7.2.3 allows. The first one's key is
 // RSA of a size that the policies allow. A refusal is an *Error.
 func Parse(b []byte) ([]*x509.Certificate, error) {
 	if len(b) == 0 || len(b) > maxChainBytes {
 		return nil, refuse(ua.StatusBadCertificateInvalid, "certificate of %d bytes: between 1 and %d are taken", len(b), maxChainBytes)
 	}
+	b = bytes.Clone(b) // what is parsed aliases it
 	var chain []*x509.Certificate
 	for len(b) > 0 && len(chain) < maxChain {
 		var one asn1.RawValue
@@ -101,31 +104,40 @@ func Parse(b []byte) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// checkSignatures verifies the chain from the client's certificate up to its last known issuer (Part 4, 6.1.3, build
-// chain and signature). complete says that it ends in a self-signed certificate.
-func checkSignatures(chain []*x509.Certificate) (complete bool, _ error) {
+// selfIssued reports whether a certificate names itself as its issuer, and so ends a chain.
+func selfIssued(c *x509.Certificate) bool { return bytes.Equal(c.RawSubject, c.RawIssuer) }
+
+// linked cuts a chain behind the last certificate that the one before names as its issuer.
+func linked(chain []*x509.Certificate) []*x509.Certificate {
 	for i, c := range chain {
-		issuer := c
-		if c.Subject.String() != c.Issuer.String() {
-			if i+1 == len(chain) {
-				return false, nil
-			}
-			issuer = chain[i+1]
-			if c.Issuer.String() != issuer.Subject.String() {
-				return false, nil
-			}
-		}
-		if err := issuer.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature); err != nil {
-			if _, weak := err.(x509.InsecureAlgorithmError); weak {
-				return false, refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: signed with %v: SHA-256 or better is needed", ThumbprintOf(c.Raw), c.SignatureAlgorithm)
-			}
-			return false, refuse(ua.StatusBadCertificateInvalid, "certificate %v: %v", ThumbprintOf(c.Raw), err)
-		}
-		if issuer == c {
-			return true, nil
+		if selfIssued(c) || i+1 == len(chain) || !bytes.Equal(c.RawIssuer, chain[i+1].RawSubject) {
+			return chain[:i+1]
 		}
 	}
-	return false, nil
+	return chain
+}
+
+// checkSignatures verifies each certificate by the one behind it, and a last one that is self-issued by itself (Part 4,
+// 6.1.3, build chain and signature). complete says that the chain ends in such a one.
+func checkSignatures(chain []*x509.Certificate) (complete bool, _ error) {
+	for i, c := range chain {
+		var err error
+		switch {
+		case i+1 < len(chain):
+			err = c.CheckSignatureFrom(chain[i+1])
+		case selfIssued(c):
+			complete = true
+			err = c.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature)
+		}
+		var weak x509.InsecureAlgorithmError
+		if errors.As(err, &weak) {
+			return false, refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: signed with %v: SHA-256 or better is needed", ThumbprintOf(c.Raw), c.SignatureAlgorithm)
+		}
+		if err != nil {
+			return false, refuse(ua.StatusBadCertificateInvalid, "certificate %v: %v", ThumbprintOf(c.Raw), err)
+		}
+	}
+	return complete, nil
 }
 
 // checkTime is the validity period step.

@@ -38,7 +38,7 @@ func TrustAll(log *slog.Logger) Trust {
 }
 
 func (trustAll) Check(chain []*x509.Certificate, now time.Time) error {
-	if _, err := checkSignatures(chain); err != nil {
+	if _, err := checkSignatures(linked(chain)); err != nil {
 		return err
 	}
 	if err := checkTime(chain[:1], now); err != nil {
@@ -106,26 +106,22 @@ func (f *Folder) Check(chain []*x509.Certificate, now time.Time) error {
 }
 
 // complete cuts the chain behind the first certificate that is in the folder, and where the client left issuers out, takes
-// them from there. known says that one of the chain is in the folder.
+// them from there. known says that the chain ends in a certificate of the folder; whether each link holds is for
+// checkSignatures.
 func (f *Folder) complete(chain []*x509.Certificate) (_ []*x509.Certificate, known bool) {
-	chain = slices.Clip(chain)
-	for i := 0; i < len(chain) && i < maxChain; i++ {
-		c := chain[i]
+	chain = slices.Clip(linked(chain))
+	for i, c := range chain {
 		if _, ok := f.certs[ThumbprintOf(c.Raw)]; ok {
 			return chain[:i+1], true
 		}
-		if i+1 < len(chain) && bytes.Equal(chain[i+1].RawSubject, c.RawIssuer) {
-			if !chain[i+1].IsCA {
-				return chain[:i+1], false
-			}
-			continue
-		}
-		chain = chain[:i+1]
-		for _, t := range f.certs {
-			if t.IsCA && bytes.Equal(t.RawSubject, c.RawIssuer) && c.CheckSignatureFrom(t) == nil {
-				chain = append(chain, t)
-				break
-			}
+	}
+	last := chain[len(chain)-1]
+	if selfIssued(last) {
+		return chain, false
+	}
+	for _, t := range f.certs {
+		if bytes.Equal(t.RawSubject, last.RawIssuer) && last.CheckSignatureFrom(t) == nil {
+			return append(chain, t), true
 		}
 	}
 	return chain, false

@@ -1,0 +1,46 @@
+package channel
+
+import (
+	"crypto/cipher"
+
+	"github.com/gopcua/opcua/ua"
+)
+
+// HeaderSize is what a symmetric chunk begins with, in bytes: message header, channel id, token id, sequence header
+// (Part 6, 6.7.2). The message's part follows it.
+const HeaderSize = headerSize
+
+// ChunkSize is the size of a symmetric chunk that carries n bytes of a message under Basic256Sha256, or with mode None.
+func ChunkSize(n int, mode ua.MessageSecurityMode) int { return sealedSize(n, mode) }
+
+// ChunkBody is how many bytes of a message fit into a symmetric chunk of at most limit bytes.
+func ChunkBody(limit int, mode ua.MessageSecurityMode) int { return bodySize(limit, mode) }
+
+// PutHeader writes the HeaderSize bytes that chunk b begins with, and its size, which is len(b); kind is MSGF, MSGC or
+// CLOF.
+func PutHeader(b []byte, kind string, channel, token, seq, request uint32) {
+	putHeader(b, kind, channel, token, seq, request)
+}
+
+// PeerKeys are the keys of one token at the client's end, under Basic256Sha256. Nothing is allocated when they are used.
+// One goroutine may seal while another opens.
+type PeerKeys struct {
+	mode       ua.MessageSecurityMode
+	send, recv keys
+}
+
+// NewPeerKeys derives a token's keys from the nonces of both ends (Part 6, 6.7.5).
+func NewPeerKeys(client, server []byte, mode ua.MessageSecurityMode) (*PeerKeys, error) {
+	k := &PeerKeys{mode: mode}
+	if err := k.send.derive(server, client, mode, cipher.NewCBCEncrypter); err != nil {
+		return nil, err
+	}
+	return k, k.recv.derive(client, server, mode, cipher.NewCBCDecrypter)
+}
+
+// Seal pads, signs and encrypts a chunk in place: b has ChunkSize bytes, its header and n bytes of a message are set.
+func (k *PeerKeys) Seal(b []byte, n int) { k.send.seal(b, n, k.mode) }
+
+// Open checks and decrypts a chunk in place and returns its sequence header and its part of the message; false: it is not
+// the server's.
+func (k *PeerKeys) Open(b []byte) ([]byte, bool) { return k.recv.open(b, k.mode) }
