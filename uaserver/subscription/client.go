@@ -25,7 +25,7 @@ type Request struct {
 	ID      uint32        // of the request, for Respond
 	Handle  uint32        // RequestHandle, for the ResponseHeader
 	Timeout time.Duration // TimeoutHint; 0 is none
-	Message int           // bytes after which a message to this client ends; 0 is the Engine's own bound
+	Message int           // bytes of a response that the client takes; 0 is the Engine's own bound
 }
 
 // Ack is one SubscriptionAcknowledgement.

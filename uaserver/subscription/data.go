@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/gopcua/opcua/id"
+	"github.com/gopcua/opcua/ua"
 
 	"edged/drivers/tag"
 	"edged/uaserver/wire"
@@ -68,24 +69,37 @@ type filler struct {
 func (f *filler) plain(dst []byte, it *item, slot uint32) ([]byte, bool) {
 	set := &f.s.settings.list[it.set]
 	for {
-		if f.n >= f.room || len(dst) >= f.limit {
+		if f.n >= f.room {
 			return dst, true
 		}
 		got, lost := it.series.Take(&it.cursor, int(set.queue), min(piece, f.room-f.n), f.buf[:0])
 		if len(got) == 0 {
 			return dst, false
 		}
-		if (lost > 0 || it.flags&gapped != 0) && set.queue > 1 {
-			got[0].Status |= overflow
+		if lost > 0 && set.queue > 1 {
+			it.flags |= gapped
 		}
-		it.flags &^= gapped
-		f.s.takenFrom(slot, uint64(len(got)), lost, int(set.queue))
-		for i := range got {
-			dst = appendNotification(dst, it.handle, &got[i], got[i].At, set.times)
+		n := 0
+		for n < len(got) {
+			if it.flags&gapped != 0 {
+				got[n].Status |= overflow
+			}
+			var fits bool
+			if dst, fits = f.add(dst, it.handle, &got[n], got[n].At, set.times); !fits {
+				break
+			}
+			it.flags &^= gapped
+			n++
 		}
-		f.n += len(got)
-		f.change(it, got[0].At)
-		if len(got) < piece && f.n < f.room && it.series.Head() == it.cursor {
+		it.cursor -= uint64(len(got) - n) // what did not fit is taken again
+		f.s.takenFrom(slot, uint64(n), lost, int(set.queue))
+		if n > 0 {
+			f.change(it, got[0].At)
+		}
+		switch {
+		case n < len(got):
+			return dst, true
+		case n < piece && f.n < f.room && it.series.Head() == it.cursor:
 			return dst, false
 		}
 	}
@@ -96,15 +110,34 @@ func (f *filler) own(dst []byte, it *item) ([]byte, bool) {
 	o := f.s.owns[it.cursor]
 	set := &f.s.settings.list[it.set]
 	for o.count > 0 {
-		if f.n >= f.room || len(dst) >= f.limit {
+		if f.n >= f.room {
 			return dst, true
 		}
-		v := o.pop()
-		dst = appendNotification(dst, it.handle, &v.Sample, v.server, set.times)
-		f.n++
+		v := o.at(0)
+		var fits bool
+		if dst, fits = f.add(dst, it.handle, &v.Sample, v.server, set.times); !fits {
+			return dst, true
+		}
 		f.change(it, v.At)
+		o.pop()
 	}
 	return dst, false
+}
+
+// add appends a notification if the message's bytes allow it. A value that would fill more than a message alone is
+// replaced by BadEncodingLimitsExceeded: the client hears why it is missing.
+func (f *filler) add(dst []byte, handle uint32, v *tag.Sample, server tag.Time, times uint8) ([]byte, bool) {
+	at := len(dst)
+	dst = appendNotification(dst, handle, v, server, times)
+	if len(dst) > f.limit {
+		if f.n > 0 {
+			return dst[:at], false
+		}
+		x := tag.Sample{Status: tag.Status(ua.StatusBadEncodingLimitsExceeded) | v.Status&overflow, At: v.At}
+		dst = appendNotification(dst[:at], handle, &x, server, times)
+	}
+	f.n++
+	return dst, true
 }
 
 // change notes when an item's oldest change in the message was. Its initial value may be of any age.

@@ -40,7 +40,7 @@ type Config struct {
 	MinPolling    time.Duration // shortest sampling interval of a value that has no Series, 100 ms
 	Requests      int           // Publish requests that one client may have waiting, 128
 	Held          int           // messages that a Subscription keeps for Republish, twice Requests
-	Message       int           // bytes after which a message ends and MoreNotifications is set, 1 MiB
+	Message       int           // bytes of a response, above which the rest goes into the next one, 1 MiB
 }
 
 func (c *Config) defaults() {

@@ -276,7 +276,7 @@ func (s *Subscription) waits() bool {
 	return false
 }
 
-// appendData appends a NotificationMessage with what the items have, at most s.room notifications and about limit
+// appendData appends a NotificationMessage with what the items have, at most s.room notifications and limit
 // bytes, and sets s.more if something stayed. Items take turns: the next message begins where this one ended.
 func (s *Subscription) appendData(dst []byte, at tag.Time, limit int) ([]byte, int) {
 	return s.fill(openMessage(dst, s.sequence, at), limit)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -344,20 +345,48 @@ func TestPublish(t *testing.T) {
 		}
 		c.wantValues(got, 0, 1, 2, 3, 4, 5, 10, 20, 30, 40)
 	})
-	bubble(t, "a message ends after about Message bytes", func(t *testing.T) {
-		r := newRig(t, Config{Message: 200})
-		v := r.variable(0)
-		c := r.client()
-		sub := c.subscribe(Parameters{})
-		c.monitor(sub, plainItem(v, 100))
-		for i := range 100 {
-			v.set(int64(i))
-		}
-		c.publish(100)
-		sleep(ms(100))
-		got := c.take()
-		if len(got) < 2 || len(values(got...)) != 100 || len(flagged(got...)) != 0 {
-			t.Fatalf("%d messages with %d values, flags %v", len(got), len(values(got...)), flagged(got...))
+	bubble(t, "A4 a message fits what the client takes", func(t *testing.T) {
+		for _, ownQueue := range []bool{false, true} {
+			r := newRig(t, Config{})
+			v := r.variable(0)
+			c := r.client()
+			sub := c.subscribe(Parameters{})
+			item := plainItem(v, 100)
+			if item.Oldest = !ownQueue; ownQueue { // discard newest has a queue of its own
+				item.Queue = 101
+			}
+			c.monitor(sub, item)
+			const limit = 8192
+			for i := range 100 {
+				text := strings.Repeat("x", 1000)
+				if i == 50 {
+					text = strings.Repeat("x", 10_000)
+				}
+				v.series.Append(tag.Sample{Value: tag.Of(fmt.Sprint(i, text)), At: tag.Now() + tag.Time(i)})
+			}
+			for i := range 30 {
+				c.Publish(Request{Sender: c, ID: uint32(i), Handle: uint32(i) + 1000, Message: limit}, nil)
+			}
+			sleep(ms(100))
+			n, last := 0, time.Time{}
+			for _, m := range c.take() {
+				if m.bytes > limit || len(m.items()) == 0 {
+					t.Fatalf("own %v: a response of %d bytes with %d notifications", ownQueue, m.bytes, len(m.items()))
+				}
+				for _, x := range m.items() {
+					if tooLong := x.Value.Status == ua.StatusBadEncodingLimitsExceeded; tooLong != (n == 50) || tooLong == x.Value.Has(ua.DataValueValue) {
+						t.Fatalf("own %v: notification %d is %v", ownQueue, n, x.Value.Status)
+					}
+					if !x.Value.SourceTimestamp.After(last) {
+						t.Fatal("out of order")
+					}
+					last = x.Value.SourceTimestamp
+					n++
+				}
+			}
+			if n != 100 {
+				t.Fatalf("own %v: %d notifications of 100", ownQueue, n)
+			}
 		}
 	})
 	bubble(t, "5.14.4 publishing disabled", func(t *testing.T) {
@@ -493,13 +522,12 @@ func TestRepublish(t *testing.T) {
 		sub := c.subscribe(Parameters{Publishing: 10})
 		c.monitor(sub, plainItem(v, 1))
 		time.Sleep(ms(5)) // between two ticks
+		deaf := &null{}
 		for i := range 10_000 {
 			v.set(int64(i))
-			c.publish(1)
+			c.Publish(Request{Sender: deaf}, nil)
 			time.Sleep(ms(10))
-			if i%100 == 0 {
-				c.take()
-			}
+			deaf.acks = deaf.acks[:0]
 		}
 		st := r.engine.Stats()
 		if st.Held != 20 || st.Evicted != 10_000-20 || st.HeldBytes > 20*512 {

@@ -128,6 +128,7 @@ func (v *variable) set(values ...int64) {
 // received is one answer to a Publish request.
 type received struct {
 	request uint32
+	bytes   int
 	after   time.Duration // since the client was made
 	status  ua.StatusCode
 	resp    *ua.PublishResponse
@@ -158,12 +159,13 @@ func (c *tester) Respond(request uint32, r *Response) bool {
 	if c.gone {
 		return false
 	}
-	_, m, err := ua.DecodeService(r.AppendTo(nil))
+	b := r.AppendTo(nil)
+	_, m, err := ua.DecodeService(b)
 	if err != nil {
 		c.Errorf("an answer cannot be decoded: %v", err)
 		return true
 	}
-	got := received{request: request, after: time.Since(c.start), status: r.Status()}
+	got := received{request: request, bytes: len(b), after: time.Since(c.start), status: r.Status()}
 	switch m := m.(type) {
 	case *ua.PublishResponse:
 		got.resp = m

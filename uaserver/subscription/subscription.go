@@ -185,13 +185,20 @@ func (s *Subscription) returnNotifications() {
 	}
 }
 
+// A message is not cut shorter than leastMessage bytes: a notification of any number fits. around is what a
+// PublishResponse has around the message, apart from its two lists.
+const (
+	leastMessage = 256
+	around       = 80
+)
+
 // sendMessage answers the oldest Publish request with what the items have.
 func (s *Subscription) sendMessage() {
 	c := s.client
 	w := c.at(0)
 	s.sequence = s.following()
 	at := tag.Now()
-	buf, n := s.appendData(c.buffer(), at, w.message)
+	buf, n := s.appendData(c.buffer(), at, max(leastMessage, w.message-around-4*(len(s.held)+1+len(w.results))))
 	s.sent = true
 	s.keep(held{sequence: s.sequence, notifications: uint32(n), message: buf})
 	c.answer = Response{sub: s.id, held: s.held, more: s.more, message: buf}
