@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"go.bug.st/serial"
 )
@@ -25,31 +24,31 @@ var parities = map[string]serial.Parity{
 
 var stops = map[int]serial.StopBits{1: serial.OneStopBit, 2: serial.TwoStopBits}
 
-// serialPort is a serial line. The lock is a descriptor of our own: TIOCEXCL, which the library sets, does not keep
-// root out, and an flock does.
+// serialPort is a serial line. The library opens it and sets its mode; bytes go through a descriptor of our own, which
+// has deadlines (the library's Read tells a time-out by no byte and no error, and its Write has none), and on which an
+// flock keeps others out: TIOCEXCL, which the library sets, does not stop root.
 type serialPort struct {
-	path     string
-	port     serial.Port
-	lock     *os.File
-	deadline time.Time // owned by the reading goroutine
-	closed   atomic.Bool
+	*os.File
+	path   string
+	line   serial.Port
+	closed atomic.Bool
 }
 
 func openSerial(ctx context.Context, path string, mode Mode) (Port, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	lock, err := lockDevice(path)
+	file, err := lockDevice(path)
 	if err != nil {
 		return nil, err
 	}
 	p, err := serial.Open(path, &serial.Mode{
 		BaudRate: mode.Baud, DataBits: mode.Data, Parity: parities[mode.Parity], StopBits: stops[mode.Stop]})
 	if err != nil {
-		lock.Close()
+		file.Close()
 		return nil, openError(path, mode, err)
 	}
-	return &serialPort{path: path, port: p, lock: lock}, nil
+	return &serialPort{File: file, path: path, line: p}, nil
 }
 
 // lockDevice opens the device for nobody else.
@@ -131,86 +130,38 @@ func knownLines() string {
 	return " (there are " + strings.Join(found, ", ") + ")"
 }
 
-func (p *serialPort) SetDeadline(t time.Time) error {
-	p.deadline = t
-	return nil
-}
-
 func (p *serialPort) Read(b []byte) (int, error) {
-	timeout := serial.NoTimeout
-	if !p.deadline.IsZero() {
-		timeout = max(0, time.Until(p.deadline))
-	}
-	if err := p.port.SetReadTimeout(timeout); err != nil {
-		return 0, p.failed(err)
-	}
-	n, err := p.port.Read(b)
-	if err != nil {
-		return n, p.failed(err)
-	}
-	if n == 0 && len(b) > 0 {
-		return 0, os.ErrDeadlineExceeded // the library's sign of a time-out is no byte and no error
-	}
-	return n, nil
+	n, err := p.File.Read(b)
+	return n, p.failed(err)
 }
 
-// Write sends all of b. The library's write has no deadline: when ours passes, the output is thrown away, which wakes
-// the writer.
 func (p *serialPort) Write(b []byte) (int, error) {
-	if !p.deadline.IsZero() {
-		left := time.Until(p.deadline)
-		if left <= 0 {
-			return 0, os.ErrDeadlineExceeded
-		}
-		t := time.AfterFunc(left, func() { p.port.ResetOutputBuffer() })
-		defer t.Stop()
-	}
-	for sent := 0; sent < len(b); {
-		n, err := p.port.Write(b[sent:])
-		sent += n
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		if err != nil {
-			return sent, p.failed(err)
-		}
-		if !p.deadline.IsZero() && time.Now().After(p.deadline) {
-			return sent, os.ErrDeadlineExceeded
-		}
-	}
-	return len(b), nil
+	n, err := p.File.Write(b)
+	return n, p.failed(err)
 }
 
 // failed tells a line that was closed by us from one that vanished.
 func (p *serialPort) failed(err error) error {
 	var pe *serial.PortError
 	switch {
+	case err == nil, IsTimeout(err):
+		return err
 	case p.closed.Load():
 		return net.ErrClosed
-	case errors.As(err, &pe) && pe.Code() == serial.PortClosed,
-		errors.Is(err, syscall.EIO), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.EIO), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO),
+		errors.As(err, &pe) && pe.Code() == serial.PortClosed:
 		return fmt.Errorf("serial line %s has vanished: %w", p.path, io.EOF)
 	}
 	return fmt.Errorf("serial line %s: %w", p.path, err)
 }
 
-func (p *serialPort) Discard() error {
-	if err := p.port.ResetInputBuffer(); err != nil {
-		return p.failed(err)
-	}
-	return nil
-}
+func (p *serialPort) Discard() error { return p.failed(p.line.ResetInputBuffer()) }
 
 func (p *serialPort) Drain() error {
 	for {
-		err := p.port.Drain()
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		if err != nil {
+		if err := p.line.Drain(); !errors.Is(err, syscall.EINTR) {
 			return p.failed(err)
 		}
-		return nil
 	}
 }
 
@@ -218,5 +169,5 @@ func (p *serialPort) Close() error {
 	if p.closed.Swap(true) {
 		return nil
 	}
-	return errors.Join(p.port.Close(), p.lock.Close())
+	return errors.Join(p.line.Close(), p.File.Close())
 }
