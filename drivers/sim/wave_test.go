@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"io"
 	"math"
 	"net"
 	"testing"
@@ -170,5 +171,30 @@ func BenchmarkAnswer100(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c.serve(1, 1, request[7:], request)
+	}
+}
+
+// One poll of 100 registers over loopback: most of it is the kernel's.
+func BenchmarkTCP100(b *testing.B) {
+	c, request := hundred(b)
+	p := c.line.plant
+	if err := p.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	conn, err := net.Dial("tcp", p.lines[0].Address())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	answer := make([]byte, 9+200)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := conn.Write(request); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(conn, answer); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
