@@ -40,6 +40,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"edged/cmd/edged/bench"
 )
 
 // Exit status of the program.
@@ -58,6 +60,7 @@ type commandLine struct {
 	Run     runCommand     `cmd:"" help:"Run the gateway of a site file."`
 	Check   checkCommand   `cmd:"" help:"Check a site file and name every mistake by line and column."`
 	Sim     simCommand     `cmd:"" help:"Run simulated field devices alone."`
+	Bench   benchCommand   `cmd:"" help:"Put a server under load and measure it."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 
@@ -89,7 +92,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(int) { exited = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"demo_listen": demoListen, "demo_web": demoWeb, "demo_data": dataFolder},
+		kong.Vars{"demo_listen": demoListen, "demo_web": demoWeb, "demo_data": dataFolder, "bench_workloads": bench.Help()},
 	)
 	if err != nil {
 		fmt.Fprintln(stderr, "edged:", err)

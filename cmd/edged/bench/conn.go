@@ -29,13 +29,15 @@ type token struct {
 	keys *channel.PeerKeys // nil with policy None
 }
 
-// conn is one connection with its channel and its session. Sending and receiving belong to one goroutine, or to one
-// each: what they share is said.
+// conn is one connection with its channel and its session. One goroutine uses it, for several requests in flight, too:
+// it sends them all and then one for each answer. Others may close sock.
 type conn struct {
-	sock net.Conn
-	peer *peer
+	sock    net.Conn
+	peer    *peer
+	channel uint32
+	session wire.NodeID // AuthenticationToken; null before there is one
 
-	// Owned by whoever sends.
+	// Sending.
 	out     []byte
 	seq     uint32
 	id      uint32 // last request id; handles are the same numbers
@@ -45,18 +47,15 @@ type conn struct {
 	renewal time.Time
 	nonce   []byte // of an OpenSecureChannel request that is not answered yet
 
-	// Owned by whoever receives.
-	in       []byte
-	r, w     int // in[r:w] has not been taken
-	whole    []byte
-	last     uint32 // sequence number
-	recv     [2]token
-	channel  uint32      // set before the first message
-	session  wire.NodeID // likewise
-	password []byte      // nonce of the server, for ActivateSession
+	// Receiving.
+	in    []byte
+	r, w  int      // in[r:w] has not been taken
+	whole []byte   // of several chunks
+	last  uint32   // sequence number
+	recv  [2]token // the newest, and the one before
 }
 
-// errors of the wire.
+// Errors of a server that breaks Part 6, 6.7.
 var (
 	errInsecure = errors.New("a chunk of the server is not secured as agreed")
 	errOrder    = errors.New("sequence number out of order")

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"edged/cmd/edged/bench"
+	"edged/drivers/tag"
+)
+
+type benchCommand struct {
+	Workload string `arg:"" help:"${bench_workloads}"`
+	URL      string `name:"url" placeholder:"URL" help:"Server to load, such as opc.tcp://127.0.0.1:4840 (default: a gateway of its own, with tags in memory)."`
+	Nodes    string `placeholder:"PATTERN" help:"Node ids of the server at URL, %d in the place of the number: 'ns=1;i=%d'."`
+	Base     int    `default:"0" help:"Number of the first node (default: ${default})."`
+	Count    int    `default:"0" placeholder:"N" help:"How many nodes there are (default: 1000)."`
+	Type     string `placeholder:"TYPE" help:"Type of all nodes, as in a site file: int32, uint32 ... (default: the workload's)."`
+	Random   bool   `help:"Take the nodes of each request at random."`
+
+	Sessions int           `default:"0" placeholder:"N" help:"Sessions (default: the workload's)."`
+	Security string        `default:"" enum:",None,Basic256Sha256" placeholder:"POLICY" help:"None, or Basic256Sha256 with sign and encrypt (default: the workload's)."`
+	Duration time.Duration `default:"0" placeholder:"TIME" help:"Measured time of a round (default: the workload's)."`
+	Warmup   time.Duration `default:"0" placeholder:"TIME" help:"Time before it; negative is none (default: the workload's)."`
+	Rounds   int           `default:"0" placeholder:"N" help:"Rounds (default: the workload's)."`
+	Scale    float64       `default:"1" help:"Shrink sessions and times that are not given, for a quick look (default: ${default})."`
+
+	Pid     int    `default:"0" placeholder:"PID" help:"Process of the server at URL (default: the one that listens there, on this machine)."`
+	Metrics string `placeholder:"URL" help:"Prometheus metrics of the server at URL, if it is a Go program."`
+	JSON    bool   `name:"json" help:"Print one JSON object a line; its keys are the table's columns."`
+}
+
+// Run puts a server under load and prints what it did.
+func (c *benchCommand) Run(p *program) error {
+	cfg := bench.Config{
+		Workload: c.Workload, URL: c.URL, PID: c.Pid, Metrics: c.Metrics, Nodes: c.Nodes, Base: c.Base, Count: c.Count,
+		Random: c.Random, Sessions: c.Sessions, Security: c.Security, Duration: c.Duration, Warmup: c.Warmup,
+		Rounds: c.Rounds, Scale: c.Scale, JSON: c.JSON, Out: p.stdout,
+	}
+	if c.Type != "" {
+		t, err := tag.ParseType(strings.ToLower(c.Type))
+		if err == nil && (t.Len > 0 || !t.Kind.Number() || t.Kind < tag.Int16 || t.Kind > tag.Uint64) {
+			err = fmt.Errorf("%s: the values are whole numbers of 16 bits and more", t)
+		}
+		if err != nil {
+			return usageError{fmt.Errorf("--type %w", err)}
+		}
+		cfg.Kind = t.Kind
+	}
+	var err error
+	if cfg.Program, err = os.Executable(); err != nil {
+		return err
+	}
+	if err = bench.Run(p.ctx, cfg); errors.Is(err, bench.ErrUsage) {
+		return usageError{err}
+	}
+	return err
+}

@@ -1,0 +1,266 @@
+// Package bench puts an OPC UA server under load from another process and measures what comes back and what it costs.
+// It hides the load client: messages made once, answers scanned without decoding.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gopcua/opcua/ua"
+
+	"edged/drivers/tag"
+	"edged/uaserver/wire"
+)
+
+// The words of Config.Security.
+const (
+	SecurityNone           = "None"
+	SecurityBasic256Sha256 = "Basic256Sha256" // SignAndEncrypt
+)
+
+// Config is one run of a workload. Zero values leave what the workload says.
+type Config struct {
+	Workload string
+	URL      string // of the server; "" starts a gateway of its own
+	Program  string // executable of the gateway of its own
+	PID      int    // process of the server at URL; 0: found if it listens on this machine's loopback
+	Metrics  string // URL of the metrics of the server at URL; "": none
+
+	Nodes string   // pattern of the node ids at URL, such as ns=1;i=%d
+	Base  int      // number of the first
+	Count int      // how many there are; of a gateway of its own, too
+	Kind  tag.Kind // of all nodes
+
+	Random   bool // each request takes nodes at random
+	Sessions int
+	Security string
+	Duration time.Duration // of the measured part of a round
+	Warmup   time.Duration // before it; negative: none
+	Rounds   int
+	Scale    float64 // of sessions and times that are not given here
+	JSON     bool
+	Out      io.Writer
+}
+
+// ErrUsage is a Config that makes no sense; what wraps it says why.
+var ErrUsage = errors.New("wrong use of bench")
+
+func usage(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrUsage, fmt.Sprintf(format, args...))
+}
+
+// node is a variable that can be read and written.
+type node struct {
+	id   wire.NodeID
+	kind tag.Kind
+}
+
+// bench is a run.
+type bench struct {
+	cfg   Config
+	load  workload
+	nodes []node
+	peer  *peer
+	probe probe
+	table *table
+}
+
+// Run carries out cfg and prints its table. A gate that is missed, or an answer with anything wrong in it, is an error.
+func Run(ctx context.Context, cfg Config) error {
+	b := &bench{cfg: cfg}
+	if err := b.plan(); err != nil {
+		return err
+	}
+	// Half of the machine is the server's.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(1, runtime.NumCPU()/2)))
+	if b.cfg.URL == "" {
+		s, err := startServer(ctx, b.cfg.Program, b.site())
+		if err != nil {
+			return err
+		}
+		defer s.stop()
+		b.cfg.URL, b.probe = s.url, probe{pid: s.cmd.Process.Pid, metrics: s.metrics}
+	} else {
+		b.probe = probe{pid: b.cfg.pid(), metrics: b.cfg.Metrics}
+	}
+	var err error
+	if b.peer, err = newPeer(ctx, b.cfg.URL, b.cfg.Security == SecurityBasic256Sha256); err != nil {
+		return err
+	}
+	return b.rounds(ctx)
+}
+
+// rounds runs all rounds and prints their median.
+func (b *bench) rounds(ctx context.Context) error {
+	b.table = &table{out: b.cfg.Out, json: b.cfg.JSON, heading: b.heading(), facts: b.facts()}
+	var wrong error
+	failed := uint64(0)
+	for i := range b.cfg.Rounds {
+		r, err := b.round(ctx)
+		if err != nil {
+			return fmt.Errorf("round %d: %w", i+1, err)
+		}
+		if failed += r.errors; wrong == nil {
+			wrong = r.first
+		}
+		b.table.row(strconv.Itoa(i+1), r)
+	}
+	verdict := ""
+	if b.load.gate != "" {
+		verdict = "PASS"
+		if failed > 0 || b.table.operations() == 0 {
+			verdict = "FAIL"
+		}
+	}
+	b.table.end(verdict, b.load.gate)
+	if failed > 0 {
+		return fmt.Errorf("%s: %d answers were wrong, the first: %w", b.load.name, failed, wrong)
+	}
+	if verdict == "FAIL" {
+		return fmt.Errorf("%s: no request was answered", b.load.name)
+	}
+	return nil
+}
+
+// plan checks cfg and fills in what the workload says.
+func (b *bench) plan() error {
+	c := &b.cfg
+	var ok bool
+	if b.load, ok = workloadOf(c.Workload); !ok {
+		return usage("there is no workload %q: there are %s", c.Workload, strings.Join(Workloads(), ", "))
+	}
+	if c.Scale == 0 {
+		c.Scale = 1
+	}
+	if c.Scale < 0 || c.Scale > 100 {
+		return usage("scale %v: it may be up to 100, and 1 is the workload as it is", c.Scale)
+	}
+	scaled := func(d time.Duration) time.Duration { return time.Duration(float64(d) * c.Scale) }
+	if c.Sessions == 0 {
+		c.Sessions = max(1, int(float64(b.load.sessions)*c.Scale+0.5))
+	}
+	if c.Duration == 0 {
+		c.Duration = scaled(b.load.duration)
+	}
+	if c.Warmup == 0 {
+		c.Warmup = scaled(b.load.warmup)
+	}
+	c.Warmup = max(0, c.Warmup)
+	if c.Rounds == 0 {
+		c.Rounds = b.load.rounds
+	}
+	if c.Security == "" {
+		c.Security = b.load.security
+	}
+	switch {
+	case c.Sessions < 0 || c.Duration < 0 || c.Rounds < 0 || c.Count < 0:
+		return usage("sessions, duration, rounds and count are positive")
+	case c.Security != SecurityNone && c.Security != SecurityBasic256Sha256:
+		return usage("security %q: it is %s or %s", c.Security, SecurityNone, SecurityBasic256Sha256)
+	case c.URL == "" && (c.Nodes != "" || c.Metrics != "" || c.PID != 0):
+		return usage("nodes, metrics and pid are of a server that runs already: give its url")
+	}
+	return b.planNodes()
+}
+
+// planNodes lists the nodes that the workload uses.
+func (b *bench) planNodes() error {
+	c := &b.cfg
+	pattern := c.Nodes
+	if c.URL != "" && pattern == "" && b.load.request != 0 {
+		return usage("nodes is missing: a pattern of the server's node ids, such as ns=1;i=%%d")
+	}
+	if pattern != "" && strings.Count(pattern, "%d") != 1 {
+		return usage("nodes %q: the pattern holds %%d once, in the place of the number", pattern)
+	}
+	for _, g := range b.groups() {
+		for i := range g.count {
+			text := fmt.Sprintf("ns=2;s=%s.%s", ownDevice, g.name(i))
+			if pattern != "" {
+				text = strings.Replace(pattern, "%d", strconv.Itoa(c.Base+len(b.nodes)), 1)
+			}
+			id, err := ua.ParseNodeID(text)
+			if err != nil {
+				return usage("nodes: %s: %v", text, err)
+			}
+			b.nodes = append(b.nodes, node{wire.FromUA(id), g.kind})
+		}
+	}
+	if len(b.nodes) < b.load.request {
+		return usage("%s needs %d nodes, and count is %d", b.load.name, b.load.request, len(b.nodes))
+	}
+	return nil
+}
+
+// group are nodes of one kind.
+type group struct {
+	kind  tag.Kind
+	count int
+}
+
+// name is a node's name at a gateway of its own.
+func (g group) name(i int) string { return tag.Type{Kind: g.kind}.String() + "_" + strconv.Itoa(i) }
+
+// groups are the workload's nodes, or what Config says instead.
+func (b *bench) groups() []group {
+	groups := append([]group(nil), b.load.groups...)
+	for i := range groups {
+		if b.cfg.Kind != tag.Null {
+			groups[i].kind = b.cfg.Kind
+		}
+	}
+	if len(groups) == 1 && b.cfg.Count != 0 {
+		groups[0].count = b.cfg.Count
+	}
+	return groups
+}
+
+// heading says what is run, in words.
+func (b *bench) heading() string {
+	c := &b.cfg
+	s := fmt.Sprintf("%s: %d sessions, %s, %v after %v of warm-up, %s", b.load.name, c.Sessions, c.Security, c.Duration, c.Warmup, c.URL)
+	if c.Random {
+		s += ", nodes at random"
+	}
+	if len(b.nodes) > 0 {
+		s += fmt.Sprintf(", %d nodes", len(b.nodes))
+	}
+	if c.Scale != 1 {
+		s += fmt.Sprintf("; SCALED by %v", c.Scale)
+	}
+	return s
+}
+
+// facts are the same for scripts.
+func (b *bench) facts() []fact {
+	c := &b.cfg
+	return []fact{
+		{"workload", b.load.name}, {"url", c.URL}, {"security", c.Security}, {"sessions", c.Sessions}, {"nodes", len(b.nodes)},
+		{"random", c.Random}, {"seconds", c.Duration.Seconds()}, {"warmup_seconds", c.Warmup.Seconds()}, {"scale", c.Scale},
+	}
+}
+
+// pid is the process of the server at URL, or 0 where it cannot be known.
+func (c *Config) pid() int {
+	if c.PID != 0 {
+		return c.PID
+	}
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return 0
+	}
+	host := u.Hostname()
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return 0
+	}
+	port, _ := strconv.Atoi(u.Port())
+	return listenerOf(port)
+}

@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/gopcua/opcua/id"
+
+	"edged/drivers/tag"
+	"edged/uaserver/wire"
+)
+
+// workload is a load with its numbers.
+type workload struct {
+	name     string
+	help     string
+	sessions int
+	security string
+	pause    time.Duration // after each answer
+	warmup   time.Duration
+	duration time.Duration
+	rounds   int
+	groups   []group // nodes
+	request  int     // nodes in one request
+	make     func(c *conn, nodes []node) *request
+	writer   time.Duration // pause of one more session, which writes all nodes; 0: there is none
+	gate     string        // what PASS means; "": there is no gate
+}
+
+// theAnswer is what harness-write100 writes.
+const theAnswer = 42
+
+// scalars are the nodes of load-read.
+var scalars = []group{{tag.Int16, 100}, {tag.Int32, 100}, {tag.Int64, 100}, {tag.Uint16, 100}, {tag.Uint32, 100}, {tag.Uint64, 100}}
+
+// harness is what the harness-* workloads have in common: closed loop, one request in flight.
+func harness(name, help string, nodes int, make func(c *conn, nodes []node) *request) workload {
+	return workload{
+		name: name, help: help, sessions: 20, security: SecurityNone, warmup: 6 * time.Second, duration: 12 * time.Second, rounds: 3,
+		groups: []group{{tag.Int32, 1000}}, request: nodes, make: make,
+	}
+}
+
+var workloads = []workload{
+	harness("harness-read1", "20 sessions read 1 value each", 1, makeRead),
+	harness("harness-read100", "20 sessions read 100 values at a time", 100, makeRead),
+	encrypted(harness("harness-read100-encrypt", "the same, signed and encrypted", 100, makeRead)),
+	harness("harness-write100", "20 sessions write 100 values at a time", 100, makeWrite),
+	harness("harness-browse", "20 sessions browse the Server object", 0, makeBrowse),
+	{
+		name: "load-read", help: "50 sessions read all of 600 values, one writes them", sessions: 50,
+		security: SecurityBasic256Sha256, pause: 10 * time.Millisecond, duration: time.Minute, rounds: 1,
+		groups: scalars, request: 600, make: makeRead, writer: 15 * time.Millisecond, gate: "0 errors",
+	},
+}
+
+func encrypted(w workload) workload {
+	w.security = SecurityBasic256Sha256
+	return w
+}
+
+func workloadOf(name string) (workload, bool) {
+	for _, w := range workloads {
+		if w.name == name {
+			return w, true
+		}
+	}
+	return workload{}, false
+}
+
+// Workloads are the names of all workloads.
+func Workloads() []string {
+	names := make([]string, len(workloads))
+	for i, w := range workloads {
+		names[i] = w.name
+	}
+	return names
+}
+
+// Help is a line about each workload, for the command line.
+func Help() string {
+	var s string
+	for i, w := range workloads {
+		if i > 0 {
+			s += "; "
+		}
+		s += w.name + ": " + w.help
+	}
+	return s + "."
+}
+
+func makeRead(c *conn, nodes []node) *request { return readRequest(c.session, ids(nodes)) }
+
+func makeWrite(c *conn, nodes []node) *request {
+	return writeRequest(c.session, ids(nodes), kinds(nodes), theAnswer)
+}
+
+func makeBrowse(c *conn, _ []node) *request {
+	return browseRequest(c.session, wire.NumericID(0, id.Server))
+}
+
+func ids(nodes []node) []wire.NodeID {
+	out := make([]wire.NodeID, len(nodes))
+	for i, n := range nodes {
+		out[i] = n.id
+	}
+	return out
+}
+
+func kinds(nodes []node) []tag.Kind {
+	out := make([]tag.Kind, len(nodes))
+	for i, n := range nodes {
+		out[i] = n.kind
+	}
+	return out
+}
+
+// randomRequests is how many requests a session makes ahead of nodes at random: with 20 sessions and 100 nodes in each,
+// 100,000 picks.
+const randomRequests = 50
+
+// requests are those that session i sends in turn. Sessions share the nodes out: each takes those behind its
+// predecessor's.
+func (b *bench) requests(c *conn, i int) []*request {
+	n := b.load.request
+	pick := make([]node, n)
+	if !b.cfg.Random {
+		for k := range pick {
+			pick[k] = b.nodes[(i*n+k)%len(b.nodes)]
+		}
+		return []*request{b.load.make(c, pick)}
+	}
+	// The same for each run, so that servers get the same load.
+	random := rand.New(rand.NewPCG(1, uint64(i)))
+	all := make([]*request, randomRequests)
+	for r := range all {
+		for k := range pick {
+			pick[k] = b.nodes[random.IntN(len(b.nodes))]
+		}
+		all[r] = b.load.make(c, pick)
+	}
+	return all
+}
