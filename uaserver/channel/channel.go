@@ -3,6 +3,7 @@
 package channel
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -128,7 +129,7 @@ func (c *Channel) run() {
 	err := c.converse()
 	var f *fault
 	if errors.As(err, &f) {
-		c.log.Warn("connection refused or broken off", "channel", c.id, "code", codeName(f.code), "reason", f.Error())
+		c.s.refusals.log(c.log, c.addr, f)
 		c.end(f)
 	} else {
 		c.log.Debug("connection ended", "channel", c.id, "reason", err)
@@ -151,15 +152,8 @@ func (c *Channel) finish(polite bool) {
 	c.in.finish()
 }
 
-// drop closes the connection at once.
-func (c *Channel) drop(why string) {
-	c.log.Warn("connection dropped", "channel", c.id, "reason", why)
+// drop closes the connection at once. Any goroutine may call it.
+func (c *Channel) drop(level slog.Level, why string) {
+	c.log.Log(context.Background(), level, "connection dropped", "reason", why)
 	c.conn.Close()
-}
-
-func codeName(code ua.StatusCode) string {
-	if d, ok := ua.StatusCodes[code]; ok {
-		return d.Name
-	}
-	return code.Error()
 }

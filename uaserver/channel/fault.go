@@ -3,6 +3,11 @@ package channel
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/gopcua/opcua/ua"
 
@@ -46,4 +51,53 @@ func untrusted(err error) *fault {
 		f.reason = e.Text
 	}
 	return f
+}
+
+const (
+	refusalEvery = time.Minute
+	maxRefusals  = 1024 // remembered; when there are more, all are forgotten and told again
+)
+
+// refusals keeps a client that is refused again and again from filling the log: each address and code is told once a
+// minute, with how often it came meanwhile.
+type refusals struct {
+	mu   sync.Mutex // guards told
+	told map[refusal]*repetition
+}
+
+type refusal struct {
+	addr netip.Addr
+	code ua.StatusCode
+}
+
+type repetition struct {
+	last time.Time
+	more int // since then
+}
+
+func (r *refusals) log(log *slog.Logger, addr netip.Addr, f *fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k, now := refusal{addr, f.code}, time.Now()
+	t := r.told[k]
+	if t != nil && now.Sub(t.last) < refusalEvery {
+		t.more++
+		return
+	}
+	if r.told == nil || len(r.told) >= maxRefusals {
+		r.told = map[refusal]*repetition{}
+	}
+	r.told[k] = &repetition{last: now}
+	more := 0
+	if t != nil {
+		more = t.more
+	}
+	log.Warn("connection refused or broken off", "code", codeName(f.code), "reason", f.Error(), "again", more)
+}
+
+func codeName(code ua.StatusCode) string {
+	if d, ok := ua.StatusCodes[code]; ok {
+		return strings.TrimPrefix(d.Name, "Status")
+	}
+	return fmt.Sprintf("0x%08X", uint32(code))
 }

@@ -247,6 +247,11 @@ func (c *Channel) openAllowed(q *openRequest) error {
 // sendOpen sends the OpenSecureChannel response. With it a new channel begins to send; a renewed one keeps its token until
 // the client uses the new one (Part 6, 6.7.3).
 func (c *Channel) sendOpen(q *openRequest, t *token, nonce []byte) error {
+	if q.asymmetric != nil {
+		// The place is waited for before the lock, which then is held for one operation at most: others reply meanwhile.
+		c.s.keys <- struct{}{}
+		defer func() { <-c.s.keys }()
+	}
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	b := make([]byte, 0, 4096)
@@ -286,7 +291,8 @@ func (c *Channel) sendOpen(q *openRequest, t *token, nonce []byte) error {
 	return c.sendLocked(b)
 }
 
-// encrypt pads, signs and encrypts b from header on, and sets its size (Part 6, 6.7.2 and 6.7.4).
+// encrypt pads, signs and encrypts b from header on, and sets its size (Part 6, 6.7.2 and 6.7.4). The caller has a place
+// for a private key operation.
 func (c *Channel) encrypt(b []byte, header int, asym *uapolicy.EncryptionAlgorithm) ([]byte, error) {
 	if asym == nil {
 		binary.LittleEndian.PutUint32(b[4:], uint32(len(b)))
@@ -307,7 +313,7 @@ func (c *Channel) encrypt(b []byte, header int, asym *uapolicy.EncryptionAlgorit
 		return nil, fmt.Errorf("%d bytes do not fit into the client's buffer of %d", size, c.chunk)
 	}
 	binary.LittleEndian.PutUint32(b[4:], uint32(size))
-	err := c.s.private(func() error {
+	err := aside(func() error {
 		sig, err := asym.Signature(b)
 		if err != nil {
 			return err

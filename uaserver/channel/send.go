@@ -1,7 +1,10 @@
 package channel
 
 import (
+	"errors"
+	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -126,7 +129,7 @@ func (c *Channel) write(buf *buffer) error {
 		n, err := o.writeNow(buf.b)
 		if err != nil {
 			buf.release()
-			c.cut("write: " + err.Error())
+			c.cut(slog.LevelDebug, "write: "+err.Error())
 			return ErrClosed
 		}
 		if n == len(buf.b) {
@@ -137,9 +140,14 @@ func (c *Channel) write(buf *buffer) error {
 	}
 	n := len(buf.b) - buf.off
 	// One response may exceed the bound, or a large one could never be sent.
-	if o.waiting >= c.s.cfg.Limits.Output || o.account != nil && !o.account.Take(n) {
+	if o.waiting >= c.s.cfg.Limits.Output {
 		buf.release()
-		c.cut("client does not read its responses")
+		c.cut(slog.LevelWarn, "client does not read its responses")
+		return ErrClosed
+	}
+	if o.account != nil && !o.account.Take(n) {
+		buf.release()
+		c.cut(slog.LevelWarn, "client does not read its responses, and there is no memory left to keep them")
 		return ErrClosed
 	}
 	o.queue = append(o.queue, buf)
@@ -153,9 +161,9 @@ func (c *Channel) write(buf *buffer) error {
 }
 
 // cut ends a connection that cannot be written any more. o.mu is held.
-func (c *Channel) cut(why string) {
+func (c *Channel) cut(level slog.Level, why string) {
 	if !c.closing.Swap(true) {
-		c.drop(why)
+		c.drop(level, why)
 	}
 }
 
@@ -167,7 +175,7 @@ func (c *Channel) drain() {
 	for {
 		o.mu.Lock()
 		if err != nil {
-			c.cut("write: " + err.Error())
+			c.cut(c.failed(err))
 			o.clear()
 		}
 		if len(o.queue) == 0 {
@@ -194,6 +202,14 @@ func (c *Channel) drain() {
 		o.mu.Unlock()
 		buf.release()
 	}
+}
+
+// failed tells a client that stopped reading from one that is gone.
+func (c *Channel) failed(err error) (slog.Level, string) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return slog.LevelWarn, "client did not read its responses for " + c.s.cfg.Limits.Stall.String()
+	}
+	return slog.LevelDebug, "write: " + err.Error()
 }
 
 func (c *Channel) writeAll(b []byte) error {

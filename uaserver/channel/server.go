@@ -26,7 +26,10 @@ type Server struct {
 	handler Handler
 	linger  time.Duration // for a peer to take the Error message before its connection is closed
 	keys    chan struct{} // a place for each private key operation at a time
+	refused chan struct{} // a place for each connection that is being told that there is no room
 	ids     atomic.Uint32 // last SecureChannelId
+
+	refusals refusals
 
 	mu        sync.Mutex // guards all below
 	closing   bool
@@ -45,6 +48,7 @@ func New(cfg Config, h Handler) *Server {
 	}
 	s := &Server{cfg: cfg, handler: h, linger: linger,
 		keys:      make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)),
+		refused:   make(chan struct{}, maxRefused),
 		listeners: map[net.Listener]struct{}{}, channels: map[*Channel]struct{}{}, byAddress: map[netip.Addr]int{}}
 	var first [4]byte
 	rand.Read(first[:])
@@ -118,32 +122,39 @@ func (s *Server) admit(conn net.Conn) *Channel {
 		log: s.cfg.Log.With("remote", remoteOf(conn))}
 	c.in.account, c.out.account = s.cfg.Account, s.cfg.Account
 	c.attach()
-	s.mu.Lock()
-	l := &s.cfg.Limits
-	ok := !s.closing
-	if ok && s.byAddress[c.addr] >= l.PerAddress {
-		ok = s.giveWay(c.addr, "too many connections from its address")
+	old, ok := s.enter(c)
+	for _, o := range old {
+		o.drop(slog.LevelWarn, "it has no session, and there are too many connections")
 	}
-	if ok && len(s.channels) >= l.Connections {
-		ok = s.giveWay(netip.Addr{}, "too many connections")
-	}
-	if ok {
-		s.number++
-		c.number = s.number
-		s.channels[c] = struct{}{}
-		s.byAddress[c.addr]++
-		s.running.Add(1)
-	}
-	s.mu.Unlock()
 	if !ok {
-		c.refuse()
 		return nil
 	}
 	return c
 }
 
-// giveWay drops the oldest connection without a session, of one address if addr is valid. s.mu is held.
-func (s *Server) giveWay(addr netip.Addr, why string) bool {
+// enter counts a connection, and stops counting those that give way to it. One that finds no room is refused.
+func (s *Server) enter(c *Channel) (old []*Channel, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &s.cfg.Limits
+	if s.closing {
+		c.conn.Close()
+		return nil, false
+	}
+	s.running.Add(1)
+	if s.byAddress[c.addr] >= l.PerAddress && !s.giveWay(c.addr, &old) || len(s.channels) >= l.Connections && !s.giveWay(netip.Addr{}, &old) {
+		go c.refuse()
+		return old, false
+	}
+	s.number++
+	c.number = s.number
+	s.channels[c] = struct{}{}
+	s.byAddress[c.addr]++
+	return old, true
+}
+
+// giveWay moves the oldest connection without a session to old, of one address if addr is valid. s.mu is held.
+func (s *Server) giveWay(addr netip.Addr, old *[]*Channel) bool {
 	var oldest *Channel
 	for c := range s.channels {
 		if !c.trusted.Load() && (!addr.IsValid() || c.addr == addr) && (oldest == nil || c.number < oldest.number) {
@@ -154,7 +165,7 @@ func (s *Server) giveWay(addr netip.Addr, why string) bool {
 		return false
 	}
 	s.forget(oldest)
-	oldest.drop(why + "; it has no session")
+	*old = append(*old, oldest)
 	return true
 }
 
@@ -175,13 +186,22 @@ func (s *Server) leave(c *Channel) {
 	s.forget(c)
 }
 
-// refuse tells a client that there is no room, as far as the socket takes it at once, and closes.
+// maxRefused is how many connections at a time are told that there is no room. More are closed without a word.
+const maxRefused = 16
+
+// refuse tells a client that there is no room, and closes.
 func (c *Channel) refuse() {
-	c.log.Warn("connection refused: too many connections")
-	c.out.mu.Lock()
-	c.out.writeNow(appendError(nil, ua.StatusBadTCPServerTooBusy, "too many connections"))
-	c.out.mu.Unlock()
-	c.conn.Close()
+	defer c.s.running.Done()
+	f := faultf(ua.StatusBadTCPServerTooBusy, "there are too many connections, and all have sessions")
+	c.s.refusals.log(c.log, c.addr, f)
+	select {
+	case c.s.refused <- struct{}{}:
+		c.end(f)
+		c.finish(true)
+		<-c.s.refused
+	default:
+		c.conn.Close()
+	}
 }
 
 // Connections is how many connections there are.
@@ -220,15 +240,17 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// private runs a private key operation beside the read goroutine, whose stack stays small, and no more of them at a time
-// than leaves a core to those who are connected.
+// private runs a private key operation, no more of them at a time than leaves a core to those who are connected.
 func (s *Server) private(f func() error) error {
 	s.keys <- struct{}{}
+	defer func() { <-s.keys }()
+	return aside(f)
+}
+
+// aside runs f beside the read goroutine, whose stack so stays small.
+func aside(f func() error) error {
 	done := make(chan error, 1)
-	go func() {
-		defer func() { <-s.keys }()
-		done <- guard(f)
-	}()
+	go func() { done <- guard(f) }()
 	return <-done
 }
 

@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"encoding/asn1"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"time"
 
@@ -25,6 +24,7 @@ const (
 const (
 	maxChain      = 8         // certificates, the client's own and its issuers
 	maxChainBytes = 16 * 1024 // of all of them together
+	maxIssuerBits = 8192      // of an issuer's RSA key: what it costs to verify with a larger one is a peer's to choose
 )
 
 // Thumbprint is the SHA-1 of a certificate's DER form, by which OPC UA names it (Part 6, 6.7.2.3).
@@ -88,6 +88,9 @@ func Parse(b []byte) ([]*x509.Certificate, error) {
 			}
 			return nil, refuse(ua.StatusBadCertificateInvalid, "certificate: %v", err)
 		}
+		if pub, ok := cert.PublicKey.(*rsa.PublicKey); ok && pub.N.BitLen() > maxIssuerBits {
+			return nil, refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: key of %d bits", ThumbprintOf(cert.Raw), pub.N.BitLen())
+		}
 		chain = append(chain, cert)
 		b = rest
 	}
@@ -123,21 +126,29 @@ func checkSignatures(chain []*x509.Certificate) (complete bool, _ error) {
 	for i, c := range chain {
 		var err error
 		switch {
+		case weak(c.SignatureAlgorithm):
+			return false, refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: signed with %v: SHA-256 or better is needed", ThumbprintOf(c.Raw), c.SignatureAlgorithm)
 		case i+1 < len(chain):
 			err = c.CheckSignatureFrom(chain[i+1])
 		case selfIssued(c):
 			complete = true
 			err = c.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature)
 		}
-		var weak x509.InsecureAlgorithmError
-		if errors.As(err, &weak) {
-			return false, refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: signed with %v: SHA-256 or better is needed", ThumbprintOf(c.Raw), c.SignatureAlgorithm)
-		}
 		if err != nil {
 			return false, refuse(ua.StatusBadCertificateInvalid, "certificate %v: %v", ThumbprintOf(c.Raw), err)
 		}
 	}
 	return complete, nil
+}
+
+// weak reports algorithms that CertificateSignatureAlgorithm_RSA-PKCS15-SHA2-256 does not allow (Part 7). x509 still takes
+// SHA-1 of a self-signed certificate.
+func weak(a x509.SignatureAlgorithm) bool {
+	switch a {
+	case x509.MD2WithRSA, x509.MD5WithRSA, x509.SHA1WithRSA, x509.DSAWithSHA1, x509.ECDSAWithSHA1:
+		return true
+	}
+	return false
 }
 
 // checkTime is the validity period step.

@@ -394,6 +394,11 @@ func TestTrustAll(t *testing.T) {
 	if got := code(t, trust.Check([]*x509.Certificate{me.Cert}, time.Now().AddDate(1, 0, 0))); got != ua.StatusBadCertificateTimeInvalid {
 		t.Errorf("expired: %v", got)
 	}
+	weak := *me.Cert
+	weak.SignatureAlgorithm = x509.SHA1WithRSA
+	if got := code(t, trust.Check([]*x509.Certificate{&weak}, time.Now())); got != ua.StatusBadCertificatePolicyCheckFailed {
+		t.Errorf("SHA-1: %v", got)
+	}
 	forged := *me.Cert
 	forged.Signature = bytes.Repeat([]byte{1}, 256)
 	if got := code(t, trust.Check([]*x509.Certificate{&forged}, time.Now())); got != ua.StatusBadCertificateInvalid {
