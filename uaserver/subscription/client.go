@@ -71,7 +71,7 @@ type Client struct {
 	closed  bool // the session has ended
 }
 
-// maxSpare is how many acknowledged messages' buffers a client keeps.
+// maxSpare is how many acknowledged messages' buffers a client keeps; they are on the account.
 const maxSpare = 16
 
 // SetName names the client in log lines.
@@ -308,7 +308,7 @@ func (c *Client) rest() {
 	}
 	c.fail(ua.StatusBadNoSubscription)
 	if c.closed {
-		c.spare = nil
+		c.shed()
 		c.alarm.stop()
 		c.engine.forget(c)
 	}
@@ -316,17 +316,27 @@ func (c *Client) rest() {
 
 // buffer is an empty buffer for a message.
 func (c *Client) buffer() []byte {
-	if n := len(c.spare); n > 0 {
-		b := c.spare[n-1]
-		c.spare = c.spare[:n-1]
-		return b[:0]
+	n := len(c.spare)
+	if n == 0 {
+		return make([]byte, 0, 128)
 	}
-	return make([]byte, 0, 128)
+	b := c.spare[n-1]
+	c.spare = c.spare[:n-1]
+	c.engine.cfg.Account.Give(cap(b))
+	return b[:0]
 }
 
 // recycle takes back the buffer of a message that nobody needs any more.
 func (c *Client) recycle(b []byte) {
-	if len(c.spare) < maxSpare && cap(b) > 0 {
+	if len(c.spare) < maxSpare && c.engine.cfg.Account.Take(cap(b)) {
 		c.spare = append(c.spare, b)
 	}
+}
+
+// shed lets go of the buffers that were taken back.
+func (c *Client) shed() {
+	for _, b := range c.spare {
+		c.engine.cfg.Account.Give(cap(b))
+	}
+	c.spare = nil
 }

@@ -246,6 +246,27 @@ func TestSampling(t *testing.T) {
 			t.Fatalf("reported at %v, want %v", at, want)
 		}
 	})
+	bubble(t, "5.14.3 publishing becomes faster than sampling", func(t *testing.T) {
+		r := newRig(t, Config{})
+		v := r.variable(0)
+		v.set(0)
+		c := r.client()
+		sub := c.subscribe(Parameters{Publishing: 1000})
+		item := plainItem(v, 1)
+		item.Sampling = -1
+		c.monitor(sub, item)
+		c.publish(100)
+		sleep(ms(1010))
+		c.wantValues(c.take(), 0)
+		c.ModifySubscription(sub, Parameters{Publishing: 100, KeepAlive: 10})
+		for i := range 40 {
+			v.set(int64(i + 1))
+			sleep(ms(100))
+		}
+		if got := values(c.take()...); len(got) < 4 || len(got) > 5 {
+			t.Fatalf("sampled each second for 4 s: %v", got)
+		}
+	})
 	bubble(t, "a value that is read, at the sampling interval and no faster", func(t *testing.T) {
 		r := newRig(t, Config{})
 		v := r.live()

@@ -191,6 +191,26 @@ func (s *Subscription) modifyToOwn(it *item, slot uint32, p *plan) bool {
 	return true
 }
 
+// hasten samples the items that were published no faster than they asked to be sampled, and now would be.
+func (s *Subscription) hasten(now int64) {
+	for slot := range s.items {
+		it := &s.items[slot]
+		if it.flags&used == 0 || it.flags&owned != 0 {
+			continue
+		}
+		p := plan{node: it.series.Node(), series: it.series, attribute: ua.AttributeIDValue, set: s.settings.list[it.set]}
+		set := &p.set
+		if p.shape(s.client.engine, millis(set.sampling), s.interval, uint32(set.queue), true, false); p.how != sampled {
+			continue
+		}
+		if s.modifyToOwn(it, uint32(slot), &p) {
+			o := s.owns[it.cursor]
+			o.due = now + int64(set.sampling)
+			s.expect(o)
+		}
+	}
+}
+
 // modifyOwn changes an item that has a queue of its own; it keeps one.
 func (s *Subscription) modifyOwn(it *item, o *own, p *plan) bool {
 	account := s.client.engine.cfg.Account

@@ -25,7 +25,7 @@ func TestLossIsTold(t *testing.T) {
 		sub := c.subscribe(Parameters{Publishing: 1000, Lifetime: 10_000})
 		c.monitor(sub, plainItem(v, 3), plainItem(w, 1))
 		c.publish(100)
-		time.Sleep(ms(50)) // no change at a tick
+		time.Sleep(ms(50))  // no change at a tick
 		for i := range 95 { // 5 changes a second
 			if i == 90 {
 				time.Sleep(20 * time.Second) // the minute is over, and a quiet time

@@ -89,6 +89,7 @@ func (c *Client) ModifySubscription(id uint32, p Parameters) (revised Parameters
 		s.nextTick = now + int64(d)
 	}
 	s.adopt(d, &p)
+	s.hasten(now)
 	s.step(onModify, now)
 	s.schedule()
 	return p, ua.StatusGood

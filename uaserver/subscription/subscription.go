@@ -230,6 +230,10 @@ func (s *Subscription) keep(h held) {
 	}
 	h.charged = cap(h.message)
 	for !cfg.Account.Take(h.charged) {
+		s.client.shed()
+		if cfg.Account.Take(h.charged) {
+			break
+		}
 		if len(s.held) == 0 {
 			s.ledger.evicted++
 			s.ledger.evictedNotifications += uint64(h.notifications)
