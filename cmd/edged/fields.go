@@ -53,10 +53,10 @@ func (d *document) need(n *node, what string, names ...string) {
 		return
 	}
 	for _, name := range names {
-		misspelt := slices.ContainsFunc(n.pairs, func(p pair) bool {
-			return p.key.text != name && nearest(p.key.text, names) == name
-		})
-		if n.get(name) == nil && !misspelt {
+		if n.get(name) != nil {
+			continue
+		}
+		if !slices.ContainsFunc(n.pairs, func(p pair) bool { return nearest(p.key.text, names) == name }) {
 			d.fault(n, "%s: %s is missing: add it", what, name)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -103,8 +104,15 @@ func loadSite(path string) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(text) >= largeFile {
+		// Reading takes over a hundred times the text's size, which a small box would miss for minutes.
+		defer debug.FreeOSMemory()
+	}
 	return parseSite(path, text)
 }
+
+// largeFile is the size in bytes from which a file's reading leaves a heap that is worth giving back.
+const largeFile = 256 << 10
 
 // parseSite checks the text of a site file; name is how its mistakes call it.
 func parseSite(name string, text []byte) (*site, error) {
