@@ -138,7 +138,7 @@ func FuzzChunk(f *testing.F) {
 			copy(chunk[headerSize:], b[2:2+n])
 			e.seq++
 			putHeader(chunk, "MSG"+string(rune(b[1]&0x7F)), 7, 3, e.seq, 1)
-			e.send.seal(chunk, n, e.mode)
+			e.keys.Seal(chunk, n)
 			b = b[2+n:]
 			if flip && len(b) < 2 {
 				chunk[len(chunk)-1] ^= 1
@@ -207,7 +207,7 @@ func FuzzUnseal(f *testing.F) {
 		b := make([]byte, sealedSize(50, mode))
 		rand.Read(b)
 		putHeader(b, "MSGF", 7, 3, 1, 1)
-		all[i].send.seal(b, 50, mode)
+		all[i].keys.Seal(b, 50)
 		f.Add(b, uint8(i))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, kind uint8) {
@@ -225,7 +225,7 @@ func FuzzUnseal(f *testing.F) {
 		again := make([]byte, sealedSize(len(plain)-seqSize, e.mode))
 		copy(again, b[:secureFrom])
 		copy(again[secureFrom:], plain)
-		if e.send.seal(again, len(plain)-seqSize, e.mode); e.mode == ua.MessageSecurityModeSign && !bytes.Equal(again, b) {
+		if e.keys.Seal(again, len(plain)-seqSize); e.mode == ua.MessageSecurityModeSign && !bytes.Equal(again, b) {
 			t.Error("sealing what was opened gives other bytes")
 		}
 	})

@@ -40,8 +40,7 @@ type ends struct {
 	c     *Channel
 	conn  net.Conn
 	mode  ua.MessageSecurityMode
-	send  keys
-	recv  keys
+	keys  *PeerKeys
 	seq   uint32
 	chunk []byte
 	in    []byte
@@ -57,16 +56,16 @@ func opened(tb testing.TB, h Handler, server, client net.Conn, mode ua.MessageSe
 	c.body = bodySize(c.chunk, mode)
 	t := &token{id: 3, created: time.Now(), life: time.Hour}
 	e := &ends{s: s, c: c, conn: client, mode: mode, chunk: make([]byte, 0, 1<<20), in: make([]byte, 1<<20)}
-	if mode != ua.MessageSecurityModeNone {
-		a, b := bytes.Repeat([]byte{1}, nonceSize), bytes.Repeat([]byte{2}, nonceSize)
-		for _, err := range []error{
-			t.recv.derive(a, b, mode, cipher.NewCBCDecrypter), t.send.derive(b, a, mode, cipher.NewCBCEncrypter),
-			e.send.derive(a, b, mode, cipher.NewCBCEncrypter), e.recv.derive(b, a, mode, cipher.NewCBCDecrypter),
-		} {
-			if err != nil {
-				tb.Fatal(err)
-			}
-		}
+	mine, theirs := bytes.Repeat([]byte{1}, nonceSize), bytes.Repeat([]byte{2}, nonceSize)
+	var err error
+	if e.keys, err = NewPeerKeys(theirs, mine, mode); err != nil {
+		tb.Fatal(err)
+	}
+	if err := t.recv.derive(mine, theirs, mode, cipher.NewCBCDecrypter); err != nil {
+		tb.Fatal(err)
+	}
+	if err := t.send.derive(theirs, mine, mode, cipher.NewCBCEncrypter); err != nil {
+		tb.Fatal(err)
 	}
 	c.in.token, c.out.token, c.in.hello, c.in.expire = t, t, true, t.end()
 	return e
@@ -74,11 +73,11 @@ func opened(tb testing.TB, h Handler, server, client net.Conn, mode ua.MessageSe
 
 // request sends one chunk around body.
 func (e *ends) request(body []byte) error {
-	b := e.chunk[:sealedSize(len(body), e.mode)]
-	copy(b[headerSize:], body)
+	b := e.chunk[:ChunkSize(len(body), e.mode)]
+	copy(b[HeaderSize:], body)
 	e.seq++
-	putHeader(b, "MSGF", 7, 3, e.seq, e.seq)
-	e.send.seal(b, len(body), e.mode)
+	PutHeader(b, "MSGF", 7, 3, e.seq, e.seq)
+	e.keys.Seal(b, len(body))
 	_, err := e.conn.Write(b)
 	return err
 }
@@ -92,7 +91,7 @@ func (e *ends) response() ([]byte, error) {
 	if _, err := io.ReadFull(e.conn, e.in[8:n]); err != nil {
 		return nil, err
 	}
-	plain, ok := e.recv.open(e.in[:n], e.mode)
+	plain, ok := e.keys.Open(e.in[:n])
 	if !ok {
 		return nil, io.ErrUnexpectedEOF
 	}
@@ -195,7 +194,7 @@ func BenchmarkSeal(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(8000)
 			for b.Loop() {
-				e.send.seal(buf, 8000, mode)
+				e.keys.Seal(buf, 8000)
 			}
 		})
 	}

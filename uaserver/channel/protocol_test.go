@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -410,7 +411,9 @@ func TestAbortedRequest(t *testing.T) {
 func TestClientLimits(t *testing.T) {
 	cfg := config(t)
 	sent := make(chan error, 10)
+	var most atomic.Int64
 	_, addr := listen(t, cfg, handler{serve: func(r *channel.Request) {
+		most.Store(int64(r.Channel.MaxResponse()))
 		b := append(typeID(r), r.Body.Rest()...)
 		err := r.Reply(raw(append(b, b...)))
 		if err != nil {
@@ -443,6 +446,9 @@ func TestClientLimits(t *testing.T) {
 				want := row.want
 				if size == 10 {
 					want = nil
+				}
+				if fits := size <= int(most.Load()); fits != (want == nil) {
+					t.Errorf("MaxResponse %d for a response of %d bytes", most.Load(), size)
 				}
 				if err := <-sent; err != want {
 					t.Errorf("Reply of %d bytes: %v, want %v", size, err, want)

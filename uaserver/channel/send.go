@@ -40,8 +40,7 @@ func (c *Channel) Reply(id uint32, b Body) error {
 	buf := take(max(smallest, hint))
 	buf.b = b.AppendTo(buf.b[:headerSize])
 	n := len(buf.b) - headerSize
-	chunks := max(1, (n+c.body-1)/c.body)
-	if n > c.s.cfg.Limits.Response || c.maxMessage > 0 && n > c.maxMessage || c.maxChunks > 0 && chunks > c.maxChunks {
+	if n > c.MaxResponse() {
 		buf.release()
 		return ErrTooLarge
 	}
@@ -51,13 +50,14 @@ func (c *Channel) Reply(id uint32, b Body) error {
 		buf.release()
 		return ErrClosed
 	}
-	buf.b = c.frame(buf.b, id, n, chunks)
+	buf.b = c.frame(buf.b, id, n)
 	o.size.Store(int32(max(len(buf.b), hint-hint/8)))
 	return c.write(buf)
 }
 
 // frame makes chunks of a body of n bytes behind headerSize bytes of room, and secures them, in place.
-func (c *Channel) frame(b []byte, id uint32, n, chunks int) []byte {
+func (c *Channel) frame(b []byte, id uint32, n int) []byte {
+	chunks := max(1, (n+c.body-1)/c.body)
 	full := sealedSize(c.body, c.mode)
 	last := n - (chunks-1)*c.body
 	total := (chunks-1)*full + sealedSize(last, c.mode)
