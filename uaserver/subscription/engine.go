@@ -8,12 +8,14 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"edged/drivers/tag"
 	"edged/uaserver/address"
+	"edged/uaserver/wire"
 )
 
 // Space is what the engine asks of an address space; address.Space is one.
@@ -107,6 +109,20 @@ func New(cfg Config) *Engine {
 
 // now is the engine's clock in nanoseconds since its start.
 func (e *Engine) now() int64 { return int64(time.Since(e.start)) }
+
+// read has the address space read. Who supplies a value and panics gives BadInternalError: the goroutine that publishes
+// for many clients does not end with one value.
+func (e *Engine) read(ctx context.Context, rights address.Rights, items []address.ReadItem) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.cfg.Log.Error("reading monitored values panicked", "panic", p, "stack", string(debug.Stack()))
+			for i := range items {
+				items[i].Result = wire.DataValue{Status: tag.BadInternalError, Server: tag.Now()}
+			}
+		}
+	}()
+	e.cfg.Space.Read(ctx, rights, items)
+}
 
 // Close ends all clients with their Subscriptions; waiting Publish requests are answered BadSessionClosed. It returns
 // when the engine's goroutines have ended.

@@ -116,7 +116,7 @@ func (c *Client) CreateItems(ctx context.Context, sub uint32, times ua.Timestamp
 		w.plans = append(w.plans, p)
 	}
 	if len(w.reads) > 0 {
-		c.engine.cfg.Space.Read(ctx, rights, w.reads)
+		c.engine.read(ctx, rights, w.reads)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

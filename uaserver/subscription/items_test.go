@@ -290,6 +290,22 @@ func TestSampling(t *testing.T) {
 			t.Fatalf("read %d times in 1.5 s", v.reads)
 		}
 	})
+	bubble(t, "who supplies a value panics", func(t *testing.T) {
+		r := newRig(t, Config{})
+		v := r.live()
+		v.live = wire.DataValue{Value: tag.Of(int64(1)), Server: tag.Now()}
+		c := r.client()
+		sub := c.subscribe(Parameters{})
+		c.monitor(sub, plainItem(v, 10))
+		c.publish(10)
+		sleep(ms(100))
+		c.wantValues(c.take(), 1)
+		v.node.Manager = nil // whoever calls it panics
+		sleep(ms(200))
+		if m := c.one(); len(m.items()) != 1 || m.items()[0].Value.Status != ua.StatusBadInternalError {
+			t.Fatalf("%+v", m.resp)
+		}
+	})
 	bubble(t, "5.13.2 other attributes report once", func(t *testing.T) {
 		r := newRig(t, Config{})
 		v := r.variable(0)

@@ -283,7 +283,7 @@ func (s *Subscription) poll(now int64) {
 		sh.reads = append(sh.reads, address.ReadItem{Node: o.node, Attribute: o.attribute, Range: o.text})
 	}
 	c.mu.Unlock()
-	c.engine.cfg.Space.Read(c.engine.ctx, rights, sh.reads)
+	c.engine.read(c.engine.ctx, rights, sh.reads)
 	c.mu.Lock()
 	for i, o := range sh.polls {
 		sh.polls[i] = nil
