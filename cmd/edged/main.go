@@ -60,6 +60,10 @@ type commandLine struct {
 	Run     runCommand     `cmd:"" help:"Run the gateway of a site file."`
 	Check   checkCommand   `cmd:"" help:"Check a site file and name every mistake by line and column."`
 	Sim     simCommand     `cmd:"" help:"Run simulated field devices alone."`
+	Browse  browseCommand  `cmd:"" help:"Show the nodes of an OPC UA server as a tree."`
+	Read    readCommand    `cmd:"" help:"Read nodes of an OPC UA server."`
+	Write   writeCommand   `cmd:"" help:"Write nodes of an OPC UA server."`
+	Watch   watchCommand   `cmd:"" help:"Print each change of nodes of an OPC UA server."`
 	Bench   benchCommand   `cmd:"" help:"Put a server under load and measure it."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

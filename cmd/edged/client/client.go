@@ -12,6 +12,7 @@ import (
 
 	"github.com/gopcua/opcua"
 	"github.com/gopcua/opcua/ua"
+	"github.com/gopcua/opcua/uacp"
 )
 
 // How much of each request is asked for at once. Servers that allow less say BadTooManyOperations, and get less.
@@ -209,9 +210,12 @@ func (c *Conn) trouble(err error) error {
 
 // plain is an error whose status codes are written by name alone.
 func plain(err error) error {
-	var code ua.StatusCode
-	if errors.As(err, &code) {
+	var theirs *uacp.Error
+	switch code, ok := err.(ua.StatusCode); {
+	case ok:
 		return statusError(code)
+	case errors.As(err, &theirs):
+		return statusError(theirs.ErrorCode)
 	}
 	return err
 }

@@ -49,7 +49,7 @@ func identity(o Options) ([]opcua.Option, string, error) {
 	}
 	return []opcua.Option{
 		opcua.Certificate(own.DER()), opcua.PrivateKey(own.Key()), opcua.ApplicationURI(pki.URI(own.Certificate())),
-	}, filepath.Join(dir, "own", pki.CertificateFile), nil
+	}, filepath.Join(dir, "own", "certificate.der"), nil
 }
 
 // serverFile is where the certificate of a server is remembered.
