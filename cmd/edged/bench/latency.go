@@ -50,12 +50,16 @@ func (l *latencies) merge(o *latencies) {
 	l.max = max(l.max, o.max)
 }
 
-// quantile is the time that q (0 to 1) of all do not exceed, within the width of a bucket; 0 where there are none.
+// quantile is the time that q (0 to 1) of all do not exceed, within the width of a bucket; 0 where there are none. The
+// longest is exact.
 func (l *latencies) quantile(q float64) time.Duration {
 	if l.sum == 0 {
 		return 0
 	}
-	rank := min(max(uint64(q*float64(l.sum)+0.5), 1), l.sum)
+	rank := max(uint64(q*float64(l.sum)+0.5), 1)
+	if rank >= l.sum {
+		return l.max
+	}
 	for i, n := range l.n {
 		if rank <= uint64(n) {
 			return min(middle(i), l.max)

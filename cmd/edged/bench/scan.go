@@ -78,7 +78,7 @@ func tail(b []byte) int {
 		return 8
 	}
 	r := wire.NewReader(b)
-	r.SkipBuiltin(25) // DiagnosticInfo
+	r.SkipBuiltin(diagnosticInfo)
 	for range r.Count(4) {
 		r.ByteString()
 	}
@@ -103,16 +103,26 @@ var scalarSize = [64]uint8{1: 2, 2: 2, 3: 2, 4: 3, 5: 3, 6: 5, 7: 5, 8: 9, 9: 9,
 
 // The fields of a DataValue (Part 6, 5.2.2.17).
 const (
-	hasValue         = 0x01
-	hasStatus        = 0x02
-	hasSource        = 0x04
-	hasServer        = 0x08
-	hasSourcePico    = 0x10
-	hasServerPico    = 0x20
-	noSuchFields     = 0xC0
-	variantBuiltin   = 24
-	leastBrowse      = 4 + 4 + 4
-	leastDiagnostics = 1
+	hasValue      = 0x01
+	hasStatus     = 0x02
+	hasSource     = 0x04
+	hasServer     = 0x08
+	hasSourcePico = 0x10
+	hasServerPico = 0x20
+	dataFields    = 0x3F // the other bits mean nothing yet
+)
+
+// Built-in types (Part 6, 5.1.2).
+const (
+	variant        = 24
+	diagnosticInfo = 25
+)
+
+// Least sizes of results: a BrowseResult's status, continuation point and references; a reference's ids, direction,
+// names, class and type.
+const (
+	leastBrowse    = 4 + 4 + 4
+	leastReference = 2 + 1 + 2 + 6 + 1 + 4 + 2
 )
 
 // timesSize is the size of a DataValue's timestamps, by the high bits of its mask.
@@ -137,7 +147,7 @@ func scanRead(b []byte) verdict {
 			v.badItem(code)
 		}
 	}
-	if !ok || !emptyDiagnostics(b) {
+	if !ok || !ending(b) {
 		v.fault = errCut
 	}
 	return v
@@ -152,10 +162,10 @@ func (v *verdict) badItem(code ua.StatusCode) {
 
 // scanValue passes over a DataValue. One without a value gives BadNoData, unless it says itself what is bad.
 func scanValue(b []byte) (code ua.StatusCode, rest []byte, ok bool) {
-	if len(b) == 0 || b[0]&noSuchFields != 0 {
+	if len(b) == 0 {
 		return 0, nil, false
 	}
-	mask := b[0]
+	mask := b[0] & dataFields
 	b = b[1:]
 	if mask&hasValue == 0 {
 		code = ua.StatusBadNoData
@@ -186,7 +196,7 @@ func passVariant(b []byte) []byte {
 		}
 	}
 	r := wire.NewReader(b)
-	r.SkipBuiltin(variantBuiltin)
+	r.SkipBuiltin(variant)
 	if r.Err() != nil {
 		return nil
 	}
@@ -196,7 +206,7 @@ func passVariant(b []byte) []byte {
 // scanStatuses walks over the results of a WriteResponse.
 func scanStatuses(b []byte) verdict {
 	n, b, ok := count(b, 4)
-	if !ok || !emptyDiagnostics(b[4*n:]) {
+	if !ok || !ending(b[4*n:]) {
 		return verdict{fault: errCut}
 	}
 	v := verdict{items: n}
@@ -220,7 +230,7 @@ func scanBrowse(b []byte) verdict {
 	for range n {
 		code := ua.StatusCode(r.Uint32())
 		point := r.ByteString()
-		references := max(r.Count(2+1+2+6+1+4+2), 0)
+		references := max(r.Count(leastReference), 0)
 		for range references {
 			passReference(&r)
 		}
@@ -231,7 +241,7 @@ func scanBrowse(b []byte) verdict {
 			v.badItem(code)
 		}
 	}
-	if !emptyDiagnostics(r.Rest()) {
+	if !ending(r.Rest()) {
 		v.fault = errCut
 	}
 	return v
@@ -248,8 +258,11 @@ func passReference(r *wire.Reader) {
 	r.ExpandedID()
 }
 
-// emptyDiagnostics reports whether b is the end of a response: DiagnosticInfos, of which none were asked for.
-func emptyDiagnostics(b []byte) bool {
-	n, rest, ok := count(b, leastDiagnostics)
-	return ok && n == 0 && len(rest) == 0
+// ending reports whether b is the end of a response: the DiagnosticInfos, of which none were asked for, and nothing else.
+func ending(b []byte) bool {
+	r := wire.NewReader(b)
+	for range r.Count(1) {
+		r.SkipBuiltin(diagnosticInfo)
+	}
+	return r.Err() == nil && r.Offset() == len(b)
 }
