@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"edged/drivers/sim"
@@ -25,6 +27,9 @@ func (c *simCommand) Run(p *program) error {
 		return err
 	}
 	if err := plant.Start(); err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("%w: stop the program that holds it, or give port 0 in %s for any free one", err, c.Config)
+		}
 		return err
 	}
 	defer plant.Close()
