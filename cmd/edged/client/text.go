@@ -36,10 +36,13 @@ func StatusName(s ua.StatusCode) string {
 		return name
 	}
 	if d, ok := ua.StatusCodes[s&0xFFFF0000]; ok {
-		return strings.TrimPrefix(d.Name, "Status")
+		return standardCase.Replace(strings.TrimPrefix(d.Name, "Status"))
 	}
 	return fmt.Sprintf("0x%08X", uint32(s))
 }
+
+// standardCase turns the library's names of status codes into the standard's (Part 6, A.2).
+var standardCase = strings.NewReplacer("ID", "Id", "URI", "Uri", "URL", "Url", "TCP", "Tcp")
 
 // IsBad reports a severity of Bad.
 func IsBad(s ua.StatusCode) bool { return s>>31 == 1 }
