@@ -110,10 +110,10 @@ func config(tb testing.TB) channel.Config {
 // listen serves on a loopback port until the end of the test, and checks that nothing is held then.
 func listen(tb testing.TB, cfg channel.Config, h channel.Handler) (*channel.Server, string) {
 	tb.Helper()
-	account := &tag.Budget{}
 	if cfg.Account == nil {
-		cfg.Account = account
+		cfg.Account = &tag.Budget{}
 	}
+	account := cfg.Account.(*tag.Budget)
 	s := channel.New(cfg, h)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -188,11 +188,13 @@ func wantError(tb testing.TB, c *uatest.Client, code ua.StatusCode) *uatest.Erro
 	return e
 }
 
+// trusting echoes, and takes every request for the activation of a session.
+var trusting = handler{serve: func(r *channel.Request) {
+	r.Channel.Trusted()
+	handler{}.Serve(r)
+}}
+
 func TestConversation(t *testing.T) {
-	trusting := handler{serve: func(r *channel.Request) {
-		r.Channel.Trusted()
-		handler{}.Serve(r)
-	}}
 	cfg := config(t)
 	_, addr := listen(t, cfg, trusting)
 	large := cfg

@@ -526,10 +526,7 @@ func TestRequestLimits(t *testing.T) {
 func TestConnectionLimits(t *testing.T) {
 	cfg := config(t)
 	cfg.Limits.Connections = 3
-	s, addr := listen(t, cfg, handler{serve: func(r *channel.Request) {
-		r.Channel.Trusted()
-		handler{}.Serve(r)
-	}})
+	s, addr := listen(t, cfg, trusting)
 	first := connect(t, addr, uatest.Options{})
 	echo(t, first, 1, 1)
 	idle := dial(t, addr)
