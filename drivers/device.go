@@ -242,6 +242,11 @@ func (l *lane) enable(d *device, on bool) {
 	d.disabled, d.silent, d.retryAt, d.backoff = !on, true, 0, 0
 	d.garbled = 0
 	clear(d.failing)
+	now := l.now()
+	for i := range d.scans {
+		d.scans[i].skip(now)
+		d.scans[i].catchUp(now)
+	}
 }
 
 // retryable reports whether a read that failed so is worth another try at once.

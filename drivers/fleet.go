@@ -214,12 +214,17 @@ func (p *part) start(cmds []tag.Command, sink tag.Sink) {
 		}
 		return
 	}
-	if !p.lane.queue.put(p.job) {
-		for _, at := range p.indices {
-			cmds[at].Status = tag.BadNoCommunication
-		}
-		p.job = nil
+	status := p.lane.queue.put(p.job)
+	if status == tag.Good {
+		return
 	}
+	if status == tag.BadShutdown {
+		status = tag.BadNoCommunication // never sent
+	}
+	for _, at := range p.indices {
+		cmds[at].Status = status
+	}
+	p.job = nil
 }
 
 // wait brings the statuses. What waits when ctx ends is dropped and never executed.
@@ -263,9 +268,9 @@ func (f *Fleet) Refresh(ctx context.Context, refs []tag.Ref) tag.Status {
 			d.cfg.Immediate.Refresh(byDevice[d], f.cfg.Sink)
 			continue
 		}
-		j, ok := d.lane.queue.join(d, byDevice[d])
-		if !ok {
-			return tag.BadShutdown
+		j, status := d.lane.queue.join(d, byDevice[d])
+		if status != tag.Good {
+			return status
 		}
 		jobs = append(jobs, j)
 	}
@@ -303,8 +308,8 @@ func (d *device) switched(ctx context.Context, on bool) tag.Status {
 		return tag.BadNotSupported
 	}
 	j := &job{done: make(chan struct{}), operate: func() { d.lane.enable(d, on) }}
-	if !d.lane.queue.put(j) {
-		return tag.BadShutdown
+	if status := d.lane.queue.put(j); status != tag.Good {
+		return status
 	}
 	select {
 	case <-j.done:

@@ -10,8 +10,11 @@ import (
 	"edged/drivers/tag"
 )
 
-// queue is what clients ask of a lane, in order of arrival. A client's own limits bound it: each request of a client is
-// one job a lane, and waits for it.
+// maxJobs bounds a lane's queue: at the pace of a fast line it is some ten seconds' work, and whoever asked first has
+// long gone.
+const maxJobs = 4096
+
+// queue is what clients ask of a lane, in order of arrival.
 type queue struct {
 	mu     *sync.Mutex // guards jobs, pending, closed, and the unfinished part of every job in jobs
 	jobs   []*job
@@ -39,24 +42,33 @@ type job struct {
 	done    chan struct{} // closed at the end
 }
 
-// deviceRefs are tags of one device.
+// deviceRefs are tags of one device, each once.
 type deviceRefs struct {
 	d    *device
 	refs []tag.Ref
+	has  map[tag.Ref]struct{}
 }
 
 func newQueue() queue { return queue{mu: new(sync.Mutex), wake: make(chan struct{}, 1)} }
 
-// put adds a job. It reports false after the lane has ended.
-func (q *queue) put(j *job) bool {
+// put adds a job, or tells why not.
+func (q *queue) put(j *job) tag.Status {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
-		return false
+	return q.append(j)
+}
+
+// append adds a job. Call it with mu held.
+func (q *queue) append(j *job) tag.Status {
+	switch {
+	case q.closed:
+		return tag.BadShutdown
+	case len(q.jobs) >= maxJobs:
+		return tag.BadResourceUnavailable
 	}
 	q.jobs = append(q.jobs, j)
 	q.ring()
-	return true
+	return tag.Good
 }
 
 func (q *queue) ring() {
@@ -67,31 +79,34 @@ func (q *queue) ring() {
 }
 
 // join adds readings to the job that waits, or to a new one.
-func (q *queue) join(d *device, refs []tag.Ref) (*job, bool) {
+func (q *queue) join(d *device, refs []tag.Ref) (*job, tag.Status) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
-		return nil, false
-	}
 	j := q.shared
 	if j == nil {
 		j = &job{done: make(chan struct{})}
+		if status := q.append(j); status != tag.Good {
+			return nil, status
+		}
 		q.shared = j
-		q.jobs = append(q.jobs, j)
 	}
 	j.add(d, refs...)
-	q.ring()
-	return j, true
+	return j, tag.Good
 }
 
 func (j *job) add(d *device, refs ...tag.Ref) {
-	for i := range j.refs {
-		if j.refs[i].d == d {
-			j.refs[i].refs = append(j.refs[i].refs, refs...)
-			return
+	i := slices.IndexFunc(j.refs, func(r deviceRefs) bool { return r.d == d })
+	if i < 0 {
+		i = len(j.refs)
+		j.refs = append(j.refs, deviceRefs{d: d, has: make(map[tag.Ref]struct{}, len(refs))})
+	}
+	r := &j.refs[i]
+	for _, ref := range refs {
+		if _, ok := r.has[ref]; !ok {
+			r.has[ref] = struct{}{}
+			r.refs = append(r.refs, ref)
 		}
 	}
-	j.refs = append(j.refs, deviceRefs{d, slices.Clone(refs)})
 }
 
 // head is the job whose turn it is.

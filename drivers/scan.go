@@ -32,15 +32,13 @@ func (s *scan) done(now time.Duration) (missed uint64) {
 // skip goes to the first moment after now, without a scan.
 func (s *scan) skip(now time.Duration) {
 	s.next = 0
-	if now >= s.due {
-		s.due += ((now-s.due)/s.period + 1) * s.period
-	}
+	s.due = now - now%s.period + s.period
 }
 
 // catchUp makes a scan due that is not under way, at the last moment of its grid.
 func (s *scan) catchUp(now time.Duration) {
-	if s.next == 0 && s.due > now {
-		s.due -= ((s.due-now-1)/s.period + 1) * s.period
+	if s.next == 0 {
+		s.due = now - now%s.period
 	}
 }
 

@@ -176,12 +176,10 @@ func (l *Link) exchange(request []byte) ([]byte, error) {
 }
 
 func (l *Link) sendTCP(p port.Port, request []byte) ([]byte, error) {
-	now := time.Now()
-	if now.Sub(l.used) > probeIdle {
+	if time.Since(l.used) > probeIdle {
 		if err := l.discard(p); err != nil {
 			return nil, err
 		}
-		now = time.Now()
 	}
 	if err := l.wait(l.quietFrom.Add(l.silence)); err != nil {
 		return nil, err
@@ -195,6 +193,7 @@ func (l *Link) sendTCP(p port.Port, request []byte) ([]byte, error) {
 	if err := l.write(p, out, deadline); err != nil {
 		return nil, err
 	}
+	defer func() { l.quietFrom = time.Now() }()
 	for {
 		frame, err := l.nextTCP(p)
 		if err != nil {

@@ -54,8 +54,7 @@ func TestScaleIsExactInDecimal(t *testing.T) {
 
 func TestScaleIdentityForEvery16BitRaw(t *testing.T) {
 	for _, typ := range []string{"uint16", "int16"} {
-		for _, s := range [][2]string{{"0.1", ""}, {"0.01", ""}, {"0.001", ""}, {"0.1", "-40"}, {"0.5", "0.05"}, {"3", "1"},
-			{"-0.1", "273.15"}, {"0.0625", ""}, {"1.8", "32"}, {"0.000001", ""}, {"1000", ""}, {"0.3", "0.7"}} {
+		for _, s := range [][2]string{{"0.1", "-40"}, {"0.001", ""}, {"-0.5", "273.15"}, {"0.0625", ""}, {"1.8", "32"}, {"0.3", "0.7"}} {
 			f := scaledField(t, typ, s[0], s[1], "")
 			for raw := range uint64(1 << 16) {
 				v, _ := f.number(raw)
