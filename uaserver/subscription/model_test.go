@@ -299,7 +299,7 @@ func (m *model) step() {
 
 // TestModel runs random histories. A failure names the seed.
 func TestModel(t *testing.T) {
-	runs := uint64(80)
+	runs := uint64(60)
 	if testing.Short() {
 		runs = 50
 	}

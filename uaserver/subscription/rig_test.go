@@ -32,8 +32,9 @@ type rig struct {
 type variable struct {
 	node   address.Node
 	series *address.Series // nil: sampled by reading
-	mu     sync.Mutex      // guards live and reads
+	mu     sync.Mutex      // guards all below
 	live   wire.DataValue
+	broken bool // reading it panics
 	reads  int
 }
 
@@ -42,6 +43,9 @@ func (v *variable) Write(context.Context, []address.WriteItem) {}
 func (v *variable) Read(_ context.Context, items []address.ReadItem) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.broken {
+		panic("as told")
+	}
 	for i := range items {
 		v.reads++
 		items[i].Result = v.live
@@ -183,6 +187,11 @@ func (c *tester) Respond(request uint32, r *Response) bool {
 	c.order = append(c.order, "publish")
 	return true
 }
+
+// deaf takes answers and forgets them.
+type deaf struct{}
+
+func (deaf) Respond(uint32, *Response) bool { return true }
 
 // subscribe makes a Subscription with the defaults of a test: 100 ms, keep-alive 10, lifetime 30.
 func (c *tester) subscribe(p Parameters) uint32 {
