@@ -575,3 +575,38 @@ func TestSignals(t *testing.T) {
 		}
 	})
 }
+
+// TestEndWithoutPort ends a gateway that never got its port.
+func TestEndWithoutPort(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s, err := parseSite("site.yaml", []byte(fmt.Sprintf("server: {listen: %q}\nweb: {listen: none}\n%s", l.Addr(), oneDevice)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	book := &logBook{}
+	g, err := newGateway(s, t.TempDir(), newLog(book, "text", "info"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		g.run(ctx)
+	}()
+	eventually(t, "the complaint", func() bool { return book.count("is in use by another program") == 1 })
+	if book.count("nobody can log in") != 1 {
+		t.Errorf("a site that lets nobody in starts without a word:\n%s", book)
+	}
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Fatalf("the gateway does not end\n%s", book)
+	}
+}
