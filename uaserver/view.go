@@ -134,7 +134,7 @@ func (b *browsing) AppendTo(dst []byte) []byte {
 	return wire.AppendNull(dst) // no diagnostics
 }
 
-// refuse adds a result that is a status alone.
+// refuse adds a result without references: a refusal, or the end of a point that was released.
 func (b *browsing) refuse(code ua.StatusCode) {
 	b.n++
 	b.results = wire.AppendUint32(b.results, uint32(code))
@@ -240,7 +240,8 @@ func (s *Server) checkBrowse(c *call, req *wire.BrowseRequest) ua.StatusCode {
 	return ua.StatusGood
 }
 
-// browseNext answers BrowseNext (Part 4, 5.9.3).
+// browseNext answers BrowseNext (Part 4, 5.9.3). A release has one result a point as well, though the standard wants an
+// empty list: node-opcua's client hangs without it, and who follows the standard does not look.
 func (s *Server) browseNext(c *call) {
 	req := c.body.BrowseNextRequest()
 	if err := c.body.Err(); err != nil {
@@ -255,12 +256,13 @@ func (s *Server) browseNext(c *call) {
 	for cp, ok := req.Next(); ok; cp, ok = req.Next() {
 		p, known := c.client.browse.take(cp)
 		switch {
-		case req.Release: // the results stay empty
-		case known:
+		case !known:
+			b.refuse(ua.StatusBadContinuationPointInvalid)
+		case req.Release:
+			b.refuse(ua.StatusGood)
+		default:
 			b.d = p.from
 			b.follow(p.at, p.max)
-		default:
-			b.refuse(ua.StatusBadContinuationPointInvalid)
 		}
 	}
 	b.send(c)
