@@ -18,11 +18,21 @@ type key struct {
 // later is a key that the contract of the file names and that this version does not carry out: it is refused, so that
 // nobody relies on it.
 func (d *document) later(name string) key {
-	return key{name, func(v *node) { d.fault(v, "%s is not available in this version: remove it", name) }}
+	return key{name, func(v *node) {
+		if s, ok := d.sketching(); ok {
+			s.refuse()
+			return
+		}
+		d.fault(v, "%s is not available in this version: remove it", name)
+	}}
 }
 
 // section reads a map by the table of the keys that it may hold. Every unknown and every repeated key is a mistake.
 func (d *document) section(n *node, what string, keys []key) {
+	if s, ok := d.sketching(); ok {
+		s.object(d, keys)
+		return
+	}
 	if n.kind != mapNode {
 		d.fault(n, "%s is %s here: it is a map of keys such as %s", what, n.kind, keys[0].name)
 		return
@@ -49,6 +59,10 @@ func (d *document) section(n *node, what string, keys []key) {
 
 // need notes a mistake for each key that is missing in n. One that was misspelt has been told.
 func (d *document) need(n *node, what string, names ...string) {
+	if s, ok := d.sketching(); ok {
+		s.Required = names
+		return
+	}
 	if n.kind != mapNode {
 		return
 	}
@@ -121,6 +135,10 @@ func edits(a, b string) int {
 
 // scalar is the text of a single value.
 func (d *document) scalar(n *node, what, example string) (string, bool) {
+	if s, ok := d.sketching(); ok {
+		s.scalar()
+		return "", false
+	}
 	if n.kind != scalarNode {
 		d.fault(n, "%s is %s here: it is a single value such as %s", what, n.kind, example)
 		return "", false
@@ -130,6 +148,10 @@ func (d *document) scalar(n *node, what, example string) (string, bool) {
 
 // text reads a text without control characters, of at most most bytes.
 func (d *document) text(n *node, what string, most int) string {
+	if s, ok := d.sketching(); ok {
+		s.text(most)
+		return ""
+	}
 	s, ok := d.scalar(n, what, `"text"`)
 	switch {
 	case !ok:
@@ -146,6 +168,11 @@ func (d *document) text(n *node, what string, most int) string {
 
 // integer reads a whole number in [low, high].
 func (d *document) integer(n *node, what string, low, high int) int {
+	if s, ok := d.sketching(); ok {
+		s.Type = typeInteger
+		s.between(float64(low), float64(high))
+		return low
+	}
 	s, ok := d.scalar(n, what, strconv.Itoa(max(low, 1)))
 	if !ok {
 		return low
@@ -164,6 +191,10 @@ func (d *document) integer(n *node, what string, low, high int) int {
 
 // number reads a finite number.
 func (d *document) number(n *node, what string) float64 {
+	if s, ok := d.sketching(); ok {
+		s.Type = typeNumber
+		return 0
+	}
 	s, ok := d.scalar(n, what, "0.5")
 	if !ok {
 		return 0
@@ -178,6 +209,10 @@ func (d *document) number(n *node, what string) float64 {
 
 // boolean reads true or false.
 func (d *document) boolean(n *node, what string) bool {
+	if s, ok := d.sketching(); ok {
+		s.Type = typeBoolean
+		return false
+	}
 	s, ok := d.scalar(n, what, "true")
 	if !ok {
 		return false
@@ -190,6 +225,10 @@ func (d *document) boolean(n *node, what string) bool {
 
 // choice reads one of a few words.
 func (d *document) choice(n *node, what string, words ...string) string {
+	if s, ok := d.sketching(); ok {
+		s.word(words...)
+		return ""
+	}
 	s, ok := d.scalar(n, what, words[0])
 	if !ok {
 		return ""
@@ -209,6 +248,10 @@ func (d *document) choice(n *node, what string, words ...string) string {
 
 // duration reads a time span such as 100ms or 1m30s in [low, high].
 func (d *document) duration(n *node, what string, low, high time.Duration) time.Duration {
+	if s, ok := d.sketching(); ok {
+		s.span(low, high)
+		return low
+	}
 	s, ok := d.scalar(n, what, "100ms")
 	if !ok {
 		return low
@@ -234,6 +277,10 @@ func isNumber(s string) bool {
 
 // listenAddress reads HOST:PORT to listen on.
 func (d *document) listenAddress(n *node, what string) string {
+	if s, ok := d.sketching(); ok {
+		s.Type, s.Pattern = typeText, `^[^ \t/\\@?#]*:[0-9]+$`
+		return ""
+	}
 	s, ok := d.scalar(n, what, "0.0.0.0:4840")
 	if !ok {
 		return ""
@@ -262,6 +309,10 @@ func badListenAddress(s string) string {
 
 // list is the values of a list; a single value stands for a list of one.
 func (d *document) list(n *node, what string) []*node {
+	if s, ok := d.sketching(); ok {
+		d.sketch = s.oneOrMore() // until the key that is read has been
+		return []*node{n}
+	}
 	switch n.kind {
 	case listNode:
 		return n.items
@@ -275,6 +326,10 @@ func (d *document) list(n *node, what string) []*node {
 // plain reads a value whose type is not known yet: bool, int64, uint64, float64, string, or []any of these; nil if it
 // is none of them.
 func (d *document) plain(n *node, what string) any {
+	if s, ok := d.sketching(); ok {
+		s.Type = []string{typeBoolean, typeNumber, typeText, typeList}
+		return nil
+	}
 	switch n.kind {
 	case listNode:
 		list := make([]any, 0, len(n.items))

@@ -74,6 +74,10 @@ func (r *siteReader) bus(n *node) busSettings {
 
 // only reads a key of which this version carries out a single value.
 func (d *document) only(n *node, what, value string) {
+	if s, ok := d.sketching(); ok {
+		s.word(value)
+		return
+	}
 	if s, ok := d.scalar(n, what, value); ok && s != value {
 		d.fault(n, "%s: %s is not available in this version: write %s, or remove the key", what, clip(s), value)
 	}
@@ -125,6 +129,11 @@ func nameOf(n *node) string {
 
 // name reads the name of a bus, a device or a tag; banned lists the characters that it may not hold.
 func (d *document) name(n *node, what, banned string) string {
+	if s, ok := d.sketching(); ok {
+		s.text(maxName)
+		s.excluding(banned)
+		return ""
+	}
 	s := d.text(n, what+" name", maxName)
 	switch i := strings.IndexAny(s, banned); {
 	case s == "" && n.kind == scalarNode && n.text == "":

@@ -62,23 +62,10 @@ func (r *siteReader) device(n *node) {
 	if v := n.get("driver"); v != nil {
 		driver = d.driver(v)
 	}
-	common := []key{
-		{"name", d.name},
-		{"driver", func(*node) {}}, // read above
-		{"tags", func(v *node) { d.tags = v }},
-	}
-	switch driver {
-	case driverModbus:
-		d.settings.Modbus = &modbus.Config{}
-		r.section(n, d.what, append(common, d.modbusKeys()...))
-		r.need(n, d.what, "name", "bus", "tags")
-	case driverMemory:
-		d.poll = 0 // a memory tag is there the moment it is written
-		r.section(n, d.what, common)
-		r.need(n, d.what, "name", "tags")
-	default:
+	if driver == "" {
 		return // the driver is wrong: which keys are right is not known
 	}
+	d.keys(n, driver)
 	if d.tags != nil {
 		d.readTags(d.tags)
 	}
@@ -89,6 +76,29 @@ func (r *siteReader) device(n *node) {
 		}
 	}
 	r.site.Devices = append(r.site.Devices, d.settings)
+}
+
+// keys reads the keys of a device with a driver, but for what is in tags.
+func (d *deviceReader) keys(n *node, driver string) {
+	common := []key{
+		{"name", d.name},
+		{"driver", func(v *node) {
+			if _, ok := d.sketching(); ok { // otherwise read before: the other keys depend on it
+				d.driver(v)
+			}
+		}},
+		{"tags", func(v *node) { d.tags = v }},
+	}
+	switch driver {
+	case driverModbus:
+		d.settings.Modbus = &modbus.Config{}
+		d.section(n, d.what, append(common, d.modbusKeys()...))
+		d.need(n, d.what, "name", "bus", "tags")
+	case driverMemory:
+		d.poll = 0 // a memory tag is there the moment it is written
+		d.section(n, d.what, common)
+		d.need(n, d.what, "name", "tags")
+	}
 }
 
 func (d *deviceReader) driver(n *node) string {
@@ -170,6 +180,10 @@ func (d *deviceReader) bus(n *node) string {
 
 // quirks are named by the symptom that they cure; this version knows none, and takes the empty map.
 func (d *deviceReader) quirks(n *node) {
+	if s, ok := d.sketching(); ok {
+		s.object(&d.document, nil)
+		return
+	}
 	if n.kind == nullNode || (n.kind == mapNode && len(n.pairs) == 0) {
 		return
 	}
@@ -187,6 +201,12 @@ func (d *document) texts(n *node, what string) []string {
 }
 
 func (d *document) groups(n *node, what string) [][]string {
+	if s, ok := d.sketching(); ok {
+		item := &schema{}
+		s.Type, s.Items = typeList, &schema{Type: typeList, Items: item}
+		item.scalar()
+		return nil
+	}
 	if n.kind != listNode {
 		d.fault(n, "%s is %s here: it is a list of lists such as [[temperature, counter]]", what, n.kind)
 		return nil

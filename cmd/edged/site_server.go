@@ -133,6 +133,9 @@ func (r *siteReader) limits(n *node) {
 
 // memory reads a size in bytes, or auto, which is 0.
 func (r *siteReader) memory(n *node) int64 {
+	if s, ok := r.sketching(); ok {
+		defer s.also("auto")
+	}
 	if n.kind == scalarNode && n.text == "auto" {
 		return 0
 	}
@@ -141,6 +144,10 @@ func (r *siteReader) memory(n *node) int64 {
 
 // size reads bytes such as 64MiB in [low, high].
 func (d *document) size(n *node, what string, low, high int64) int64 {
+	if s, ok := d.sketching(); ok {
+		s.size(low, high)
+		return low
+	}
 	s, ok := d.scalar(n, what, "64MiB")
 	if !ok {
 		return low
@@ -203,6 +210,9 @@ func (r *siteReader) queueMode(n *node) {
 
 func (r *siteReader) web(n *node) {
 	r.section(n, "web", []key{{"listen", func(v *node) {
+		if s, ok := r.sketching(); ok {
+			defer s.also("none")
+		}
 		if v.kind == scalarNode && v.text == "none" {
 			r.site.Web.Listen = ""
 			return

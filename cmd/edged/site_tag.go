@@ -84,6 +84,10 @@ func (t *tagReader) readName(n *node) {
 }
 
 func (t *tagReader) readRange(n *node) {
+	if s, ok := t.sketching(); ok {
+		s.Type, s.Items, s.MinItems, s.MaxItems = typeList, &schema{Type: typeNumber}, 2, 2
+		return
+	}
 	if n.kind != listNode || len(n.items) != 2 {
 		t.fault(n, "%s: range is a list of two numbers, low and high, such as [0, 150]", t.what)
 		return
@@ -160,18 +164,14 @@ func (t *tagReader) readModbus(n *node) {
 
 func (t *tagReader) readMemory(n *node) {
 	m := memory.Tag{}
-	var wave *node
 	before := len(t.mistakes) + t.more
 	t.section(n, t.what, append(t.common(),
 		key{"type", func(v *node) { m.Type = t.raw(v, "type") }},
 		key{"value", func(v *node) { m.Value = t.plain(v, t.what+": value") }},
-		key{"wave", func(v *node) { wave = v }},
+		key{"wave", func(v *node) { m.Wave = t.readWave(v) }},
 		key{"retain", func(v *node) { t.only(v, t.what+": retain", "false") }},
 	))
 	t.need(n, t.what, "name")
-	if wave != nil {
-		m.Wave = t.readWave(wave)
-	}
 	if n.kind != mapNode {
 		return
 	}

@@ -78,7 +78,8 @@ type pair struct{ key, value *node }
 type document struct {
 	file     string
 	mistakes fileError
-	more     int // mistakes beyond maxMistakes
+	more     int     // mistakes beyond maxMistakes
+	sketch   *schema // not nil: nothing is read, and readers note here what they would accept
 }
 
 // fault notes a mistake at n.
