@@ -13,8 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"edged/drivers/tag"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // plant is a device on paper: an exchange takes as long as it says, and fails as it says.
 type plant struct {
@@ -259,6 +263,9 @@ func TestScansKeepTheirGrid(t *testing.T) {
 				}
 				if s, _ := r.Device("d0"); (s.Overruns > 0) != (row.overrun > 0) {
 					t.Errorf("%d overruns counted", s.Overruns)
+				}
+				if n := r.logged("too slow"); n != row.overrun {
+					t.Errorf("overruns were told %d times", n)
 				}
 			})
 		})
@@ -796,6 +803,39 @@ func TestUtilization(t *testing.T) {
 		}
 		if b.Polls[5] != 350 {
 			t.Errorf("exchanges by duration %v", b.Polls)
+		}
+	})
+}
+
+func TestLanesWorkAtTheSameTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, err := tag.NewTable([]tag.Def{{Device: "a", Name: "t", Access: tag.Readable}, {Device: "b", Name: "t", Access: tag.Readable}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := Config{Table: table, Sink: &record{}, Log: slog.New(slog.DiscardHandler),
+			Buses: []BusConfig{{Name: "line", Links: []Link{&wire{}, &wire{}}}}}
+		var plants []*plant
+		for i, name := range []string{"a", "b"} {
+			p := newPlant(100*time.Millisecond, tag.Ref(i+1))
+			p.takes = func() time.Duration { return 90 * time.Millisecond }
+			plants = append(plants, p)
+			cfg.Devices = append(cfg.Devices, DeviceConfig{Name: name, Bus: "line", Driver: p})
+		}
+		f, err := NewFleet(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		f.Run(ctx)
+		for _, p := range plants {
+			if len(p.polled) < 99 {
+				t.Errorf("%d polls of 100: two devices waited for one lane", len(p.polled))
+			}
+		}
+		if b := f.Buses()[0]; b.Opened != 2 || b.Overruns != 0 {
+			t.Errorf("%+v", b)
 		}
 	})
 }

@@ -15,7 +15,11 @@ type scan struct {
 	period time.Duration
 	due    time.Duration // a moment of the grid
 	next   int           // index into the class's requests; above 0 while a scan is under way
+	late   int           // scans that have yet to be in time before the log may tell of an overrun again
 }
+
+// recovered is how many scans in a row are in time before the log may tell of an overrun again.
+const recovered = 100
 
 // done moves a scan that has ended to its next moment. Moments that have passed whole are left out and counted: the grid
 // stays where it is.
@@ -99,12 +103,20 @@ func (l *lane) scan(ctx context.Context, d *device, number int) {
 	if s.next < len(requests) {
 		return
 	}
-	if missed := s.done(l.now()); missed > 0 {
-		d.stats.overrun(missed)
-		l.bus.mu.Lock()
-		l.bus.s.Overruns += missed
-		l.bus.mu.Unlock()
+	missed := s.done(l.now())
+	if missed == 0 {
+		s.late = max(0, s.late-1)
+		return
 	}
+	if s.late == 0 {
+		l.bus.log.Warn("the line is too slow for the scan, some are left out: poll less often or give the device a line of its own",
+			"device", d.cfg.Name, "poll", s.period)
+	}
+	s.late = recovered
+	d.stats.overrun(missed)
+	l.bus.mu.Lock()
+	l.bus.s.Overruns += missed
+	l.bus.mu.Unlock()
 }
 
 // poll makes one request, again where that may help, and publishes what it brought. again is true when the request is

@@ -11,8 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"edged/drivers/tag"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const rw = tag.Readable | tag.Writable
 
