@@ -275,7 +275,11 @@ func (s *Server) sessionEnded(se *session.Session, why session.Reason, deleteSub
 	s.mu.Lock()
 	s.unbind(c)
 	s.mu.Unlock()
-	s.log.Info("session ended", "session", se.Peer.Name, "client", se.Peer.ApplicationName, "from", se.Peer.Address,
+	level := slog.LevelInfo
+	if !se.Activated() {
+		level = slog.LevelDebug // nobody was told of its beginning either
+	}
+	s.log.Log(context.Background(), level, "session ended", "session", se.Peer.Name, "client", se.Peer.ApplicationName, "from", se.Peer.Address,
 		"why", why.String())
 }
 

@@ -78,10 +78,16 @@ func newStatus(s *Server) (*status, error) {
 }
 
 // profiles are the facets of Part 7 that the server passes; ServerProfileArray claims nothing else.
-var profiles = []string{
-	"http://opcfoundation.org/UA-Profile/Server/EmbeddedUA2017",
-	"http://opcfoundation.org/UA-Profile/Server/DataAccess",
-	transportProfile,
+func (s *Server) profiles() []string {
+	list := []string{
+		"http://opcfoundation.org/UA-Profile/Server/EmbeddedDataChangeSubscription",
+		"http://opcfoundation.org/UA-Profile/Server/DataAccess",
+		transportProfile,
+	}
+	for _, p := range s.cfg.Policies {
+		list = append(list, p.URI)
+	}
+	return list
 }
 
 // fixed are the values that do not change while the server runs. Each limit is the one that is enforced.
@@ -110,7 +116,7 @@ func (m *status) fixed() map[uint32]tag.Value {
 		id.Server_ServerStatus_BuildInfo_BuildNumber:                                          tag.Of(b.Number),
 		id.Server_ServerStatus_BuildInfo_BuildDate:                                            tag.Of(tag.TimeOf(b.Date)),
 		id.Server_ServerDiagnostics_EnabledFlag:                                               tag.Of(false), // no diagnostics of single sessions; the summary counts anyhow
-		id.Server_ServerCapabilities_ServerProfileArray:                                       tag.OfSlice(profiles),
+		id.Server_ServerCapabilities_ServerProfileArray:                                       tag.OfSlice(s.profiles()),
 		id.Server_ServerCapabilities_LocaleIDArray:                                            tag.OfSlice([]string{"en"}),
 		id.Server_ServerCapabilities_MinSupportedSampleRate:                                   tag.Of(0.0), // changes of tags are reported as they come
 		id.Server_ServerCapabilities_SoftwareCertificates:                                     tag.OfRaw(wire.AppendUint32([]byte{0x80 | 22}, 0)),
