@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,34 +177,71 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-func TestQueueIsBounded(t *testing.T) {
-	q := newQueue()
-	for range maxJobs {
-		if s := q.put(&job{done: make(chan struct{})}); s != tag.Good {
-			t.Fatal(s)
+func TestOperate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlant(100*time.Millisecond, 1)
+		r := newRig(t, BusConfig{}, p)
+		r.start(t)
+		time.Sleep(time.Second)
+		if s := r.Operate(t.Context(), "d0", tag.Disable); s != tag.Good {
+			t.Fatalf("disable: %v", s)
 		}
-	}
-	if s := q.put(&job{}); s != tag.BadResourceUnavailable {
-		t.Errorf("job %d: %v", maxJobs+1, s)
-	}
-	if _, s := q.join(nil, nil); s != tag.BadResourceUnavailable {
-		t.Errorf("reading %d: %v", maxJobs+1, s)
-	}
-	q.close()
-	if s := q.put(&job{}); s != tag.BadShutdown {
-		t.Errorf("after the end: %v", s)
-	}
+		n := len(p.polled)
+		time.Sleep(time.Second)
+		if len(p.polled) != n {
+			t.Error("a device that is off was polled")
+		}
+		cmds := []tag.Command{{Ref: 1, Value: tag.Of(uint16(1))}}
+		if r.Execute(t.Context(), cmds); cmds[0].Status != tag.BadOutOfService {
+			t.Errorf("write to a device that is off: %v", cmds[0].Status)
+		}
+		if s := r.Operate(t.Context(), "d0", tag.Enable); s != tag.Good {
+			t.Fatalf("enable: %v", s)
+		}
+		time.Sleep(time.Second)
+		r.Operate(t.Context(), "d0", tag.ResetCounters)
+		if s, _ := r.Device("d0"); s.Requests != 0 || s.State != Online {
+			t.Errorf("after the reset: %+v", s)
+		}
+		if s := r.Operate(t.Context(), "d0", tag.Poll); s != tag.Good || p.reads != 1 {
+			t.Errorf("poll: %v, %d readings", s, p.reads)
+		}
+		if s := r.Operate(t.Context(), "nobody", tag.Poll); s != tag.BadNodeIDUnknown {
+			t.Errorf("unknown device: %v", s)
+		}
+		r.stop()
+		if got := r.sink.statuses(1); !slices.Equal(got, []tag.Status{tag.Good, tag.BadOutOfService, tag.Good}) {
+			t.Errorf("the tag went %v", got)
+		}
+		cmds[0].Status = tag.Good
+		if r.Execute(t.Context(), cmds); cmds[0].Status != tag.BadNoCommunication {
+			t.Errorf("write after the end: %v", cmds[0].Status)
+		}
+		if s := r.Refresh(t.Context(), []tag.Ref{1}); s != tag.BadShutdown {
+			t.Errorf("refresh after the end: %v", s)
+		}
+	})
 }
 
-func TestSharedReadingsNameEachTagOnce(t *testing.T) {
-	q, d := newQueue(), &device{}
-	for range 3 {
-		q.join(d, []tag.Ref{2, 1, 2})
-	}
-	if j := q.head(); len(q.jobs) != 1 || len(j.refs) != 1 || !slices.Equal(j.refs[0].refs, []tag.Ref{2, 1}) {
-		t.Errorf("%d jobs, %v", len(q.jobs), j.refs)
-	}
-	if q.join(d, []tag.Ref{3}); len(q.jobs) != 2 {
-		t.Error("a reading joined a job that has begun")
+func TestFleetRefusesAWrongConfiguration(t *testing.T) {
+	table, _ := tag.NewTable([]tag.Def{{Device: "d", Name: "t"}})
+	p := newPlant(time.Second, 1)
+	bus := BusConfig{Name: "line", Links: []Link{&wire{}}}
+	for _, row := range []struct {
+		name string
+		cfg  Config
+		want string
+	}{
+		{"no sink", Config{Table: table}, "sink"},
+		{"two buses of a name", Config{Table: table, Sink: &record{}, Buses: []BusConfig{bus, bus}}, "bus line is defined twice"},
+		{"no link", Config{Table: table, Sink: &record{}, Buses: []BusConfig{{Name: "x"}}}, "has no link"},
+		{"unknown bus", Config{Table: table, Sink: &record{}, Devices: []DeviceConfig{{Name: "d", Bus: "b", Driver: p}}}, `bus "b"`},
+		{"no driver", Config{Table: table, Sink: &record{}, Devices: []DeviceConfig{{Name: "d"}}}, "one driver"},
+		{"tag beyond the table", Config{Table: table, Sink: &record{}, Buses: []BusConfig{bus},
+			Devices: []DeviceConfig{{Name: "d", Bus: "line", Driver: newPlant(time.Second, 7)}}}, "tag 7"},
+	} {
+		if _, err := NewFleet(row.cfg); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v", row.name, err)
+		}
 	}
 }
