@@ -54,13 +54,15 @@ type Folder struct {
 	rejected string
 	log      *slog.Logger
 
-	mu       sync.Mutex // guards all below
-	changed  time.Time  // of the folder, when it was read
-	read     time.Time
-	certs    map[Thumbprint]*x509.Certificate
-	unread   map[string]bool // files that could not be read, told once
-	keep     int             // files that may still be written to rejected in this burst
-	keepFrom time.Time       // since when keep was counted
+	mu      sync.Mutex // guards changed to unread
+	changed time.Time  // of the folder, when it was read
+	read    time.Time
+	certs   map[Thumbprint]*x509.Certificate
+	unread  map[string]bool // files that could not be read, told once
+
+	rejecting sync.Mutex // guards the rejected folder, keep and keepFrom; held while a file is written, which trusted clients do not wait for
+	keep      int        // files that may still be written to rejected in this burst
+	keepFrom  time.Time  // since when keep was counted
 }
 
 // OpenFolder makes the folders in dir that are missing. A log of nil is slog.Default.
@@ -80,13 +82,7 @@ func OpenFolder(dir string, log *slog.Logger) (*Folder, error) {
 
 // Check trusts a certificate that is in the folder, or whose issuer is. The steps are those of Part 4, 6.1.3, in its order.
 func (f *Folder) Check(chain []*x509.Certificate, now time.Time) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.load(); err != nil {
-		// The last list that could be read stays in force: a failing disk must not lock out who was trusted.
-		f.log.Error("trusted certificates: folder cannot be read", "error", err)
-	}
-	chain, known := f.complete(chain)
+	chain, known := f.lookup(chain)
 	full, err := checkSignatures(chain)
 	if err != nil {
 		return err
@@ -103,6 +99,17 @@ func (f *Folder) Check(chain []*x509.Certificate, now time.Time) error {
 		return err
 	}
 	return checkUse(chain[0])
+}
+
+// lookup is complete on the folder as it is now.
+func (f *Folder) lookup(chain []*x509.Certificate) (_ []*x509.Certificate, known bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.load(); err != nil {
+		// The last list that could be read stays in force: a failing disk must not lock out who was trusted.
+		f.log.Error("trusted certificates: folder cannot be read", "error", err)
+	}
+	return f.complete(chain)
 }
 
 // complete cuts the chain behind the first certificate that is in the folder, and where the client left issuers out, takes
@@ -182,6 +189,8 @@ func readCertificate(path string) (*x509.Certificate, error) {
 
 // reject keeps a refused certificate for a person to look at, the newest maxRejected of them.
 func (f *Folder) reject(c *x509.Certificate) {
+	f.rejecting.Lock()
+	defer f.rejecting.Unlock()
 	path := filepath.Join(f.rejected, ThumbprintOf(c.Raw).String()+".der")
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return
