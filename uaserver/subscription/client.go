@@ -71,6 +71,9 @@ type Client struct {
 	closed  bool // the session has ended
 }
 
+// maxResults is how many acknowledgement results a place in the queue keeps memory for.
+const maxResults = 1024
+
 // maxSpare is how many acknowledged messages' buffers a client keeps; they are on the account.
 const maxSpare = 16
 
@@ -116,7 +119,11 @@ func (c *Client) enqueue(r *Request, now int64) *waiting {
 	}
 	c.queued++
 	w := c.at(c.queued - 1)
-	*w = waiting{sender: r.Sender, id: r.ID, handle: r.Handle, message: c.engine.cfg.Message, results: w.results[:0]}
+	results := w.results[:0]
+	if cap(results) > maxResults {
+		results = nil
+	}
+	*w = waiting{sender: r.Sender, id: r.ID, handle: r.Handle, message: c.engine.cfg.Message, results: results}
 	if r.Message > 0 {
 		w.message = min(w.message, r.Message)
 	}

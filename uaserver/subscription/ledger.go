@@ -179,9 +179,11 @@ func (l *latency) addTo(h *Histogram) {
 
 // loss is what an item lost since it was told.
 type loss struct {
-	lost uint64
-	need uint64 // queue size that would have held the worst interval
-	told int64  // when; 0: never
+	lost   uint64
+	recent uint64 // of it since the last tick
+	queue  int    // that did not hold it
+	need   uint64 // queue size that would have held the worst interval
+	told   int64  // when; 0: never
 }
 
 // Losses are told at most once a minute an item, and no more than these lines a minute and shard.
@@ -221,12 +223,17 @@ func (s *Subscription) noteLoss(slot uint32, lost uint64, queue int) {
 		s.losses[slot] = l
 	}
 	l.lost += lost
-	l.need = max(l.need, l.lost+uint64(queue))
+	l.recent += lost
+	l.queue = queue
 }
 
 // reportLosses hands what was lost to the log, at most once a minute an item. It runs in the shard's goroutine.
 func (s *Subscription) reportLosses(now int64) {
 	for slot, l := range s.losses {
+		if l.recent > 0 {
+			l.need = max(l.need, l.recent+uint64(l.queue))
+			l.recent = 0
+		}
 		switch {
 		case l.told != 0 && now-l.told < tellEvery:
 			continue
@@ -234,8 +241,8 @@ func (s *Subscription) reportLosses(now int64) {
 			delete(s.losses, slot)
 			continue
 		}
-		s.client.shard.lines = append(s.client.shard.lines, lossLine{s.client.name, s.nodeOf(slot), l.lost,
-			int(s.settings.list[s.items[slot].set].queue), l.need, s.interval})
+		s.client.shard.lines = append(s.client.shard.lines, lossLine{s.client.name, s.nodeOf(slot), l.lost, l.queue,
+			l.need, s.interval})
 		*l = loss{told: max(now, 1)}
 	}
 }

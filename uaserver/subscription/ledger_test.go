@@ -42,9 +42,11 @@ func TestLossIsTold(t *testing.T) {
 		if len(lines) != 2 {
 			t.Fatalf("%d lines in two minutes:\n%s", len(lines), out.String())
 		}
-		for _, want := range []string{"scada-2", v.node.ID.String(), "queue=3", "queue size of 5"} {
-			if !strings.Contains(lines[0], want) {
-				t.Errorf("%q is missing in %s", want, lines[0])
+		for i, lost := range []string{"lost=2 ", "lost=120 "} { // the first interval, then the sixty after it
+			for _, want := range []string{"scada-2", v.node.ID.String(), lost, "queue=3", "queue size of 5"} {
+				if !strings.Contains(lines[i], want) {
+					t.Errorf("%q is missing in %s", want, lines[i])
+				}
 			}
 		}
 		st := r.engine.Stats()
