@@ -95,7 +95,7 @@ func browseRequest(session wire.NodeID, node wire.NodeID) *request {
 	b = wire.AppendUint32(b, uint32(ua.BrowseDirectionForward))
 	b = wire.AppendNodeID(b, wire.NumericID(0, id.HierarchicalReferences))
 	b = wire.AppendBool(b, true) // IncludeSubtypes
-	b = wire.AppendUint32(b, uint32(ua.NodeClassAll))
+	b = wire.AppendUint32(b, 0)  // nodes of all classes
 	q.body = wire.AppendUint32(b, uint32(ua.BrowseResultMaskAll))
 	return q
 }
