@@ -166,7 +166,7 @@ func gopcuaSubscribes(t *testing.T, ctx context.Context, f *fixture, c *opcua.Cl
 				}
 			}
 		case <-ctx.Done():
-			t.Fatalf("%d values, states %s", want, states)
+			t.Fatalf("%d values, states %s, engine %+v, requests %v", want, states, f.engine.Stats(), f.Stats().Requests)
 		}
 		if want == last+1 && states == "0 " && f.State() == ua.ServerStateRunning {
 			go f.Shutdown(context.Background(), "end of test", 500*time.Millisecond)
