@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -14,7 +15,8 @@ import (
 const connectLimit = 5 * time.Second
 
 type checkCommand struct {
-	Config  string `required:"" placeholder:"FILE" help:"Site file to check."`
+	Config  string `placeholder:"FILE" help:"Site file to check."`
+	Schema  bool   `help:"Print the JSON Schema of the site file, for editors, instead."`
 	Connect bool   `help:"Connect to the devices, poll each tag once, and name those that are not good."`
 	JSON    bool   `name:"json" help:"One JSON object a line instead of text."`
 }
@@ -30,6 +32,12 @@ type checkSummary struct {
 
 // Run checks a site file: every mistake on stdout with --json and on stderr without, or a summary.
 func (c *checkCommand) Run(p *program) error {
+	switch {
+	case c.Schema:
+		return siteSchema().write(p.stdout)
+	case c.Config == "":
+		return usageError{errors.New("check: which file? name it with --config FILE")}
+	}
 	s, err := loadSite(c.Config)
 	if err != nil {
 		return c.mistakes(p, err)

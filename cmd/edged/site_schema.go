@@ -1,0 +1,172 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+)
+
+//go:generate sh -c "go run . check --schema > site.schema.new && mv site.schema.new site.schema.json"
+
+// keyNote is what people want to know about a key and what its reader cannot tell: the rest of its schema is noted by
+// the reader itself.
+type keyNote struct {
+	doc     string
+	value   any      // the default
+	pattern string   // of texts that a driver checks
+	words   []string // of texts that a driver checks, where these are all
+	example any
+}
+
+// siteNotes are the notes by the path of the key; those of all devices and tags stand once.
+var siteNotes = map[string]keyNote{
+	"server":                        {doc: "The OPC UA server."},
+	"server.listen":                 {doc: "HOST:PORT to listen on; port 0 is any free one.", value: "0.0.0.0:4840"},
+	"server.name":                   {doc: "Application name, for people.", value: "edged"},
+	"server.application_uri":        {doc: "Identity of the server and part of its certificate. Default: urn:edged: and the host name.", pattern: `^[A-Za-z][A-Za-z0-9+.-]*:[^ ]*$`, example: "urn:edged:boiler-house"},
+	"server.security":               {doc: "Who may connect, and how."},
+	"server.security.policies":      {doc: "Security policies. None must be named to be had.", value: []any{"Basic256Sha256"}},
+	"server.security.modes":         {doc: "Modes of every policy but None.", value: []any{"Sign", "SignAndEncrypt"}},
+	"server.security.anonymous":     {doc: "What a client without a user may do.", value: "none"},
+	"server.security.trust_all":     {doc: "Take any valid client certificate, with a warning in the log.", value: false},
+	"server.limits":                 {doc: "What all clients together may have."},
+	"server.limits.sessions":        {doc: "Sessions.", value: 100},
+	"server.limits.connections":     {doc: "Connections, at least sessions + 3.", value: 110},
+	"server.limits.subscriptions":   {doc: "Subscriptions of all clients.", value: 1000},
+	"server.limits.monitored_items": {doc: "Monitored items of all clients.", value: 500_000},
+	"server.limits.queue":           {doc: "Longest queue of a monitored item.", value: 10_000},
+	"server.limits.min_publishing":  {doc: "Shortest publishing interval.", value: "10ms"},
+	"server.limits.memory":          {doc: "Bytes that queues, kept messages and connections may take together.", value: "auto"},
+	"server.queue":                  {doc: "Queue sizes are those that the client asks for.", value: "asked"},
+	"web":                           {doc: "Web page, metrics and health checks."},
+	"web.listen":                    {doc: "HOST:PORT, or none to switch them off.", value: "127.0.0.1:8080"},
+	"buses":                         {doc: "Lines and hosts that devices are reached by. A bus owns its line: its devices never talk at the same time."},
+	"buses.name":                    {doc: "Unique name; no dot, no $, no /."},
+	"buses.url": {doc: "tcp://HOST:PORT (port 502 when left out), rtuovertcp://HOST:PORT, or rtu:///dev/NAME?baud=19200&data=8&parity=even&stop=1.",
+		pattern: `^(tcp|rtuovertcp|rtu)://.+$`, example: "tcp://10.0.0.5:502"},
+	"buses.timeout":            {doc: "How long an answer may take, beside the time that its characters take on a serial line.", value: "500ms"},
+	"buses.retries":            {doc: "Retries of a read that got no proper answer.", value: 1},
+	"buses.write_retries":      {doc: "Retries of a write: a repeated write may happen twice.", value: 0},
+	"buses.turnaround":         {doc: "Silence between an answer and the next request; a serial line has at least 3.5 characters.", value: "0s"},
+	"buses.broadcast":          {doc: "How long a broadcast write is given.", value: "100ms"},
+	"buses.echo":               {doc: "The line brings back what is sent.", value: false},
+	"buses.pipeline":           {doc: "Transactions in flight.", value: 1},
+	"buses.overbook":           {doc: "What becomes of a bus whose polls do not fit.", value: "warn"},
+	"devices":                  {doc: "Devices with their tags."},
+	"devices.name":             {doc: "Unique name; no dot, no $, no /, not Devices."},
+	"devices.driver":           {doc: "modbus, or memory for tags that live in the gateway.", value: "modbus"},
+	"devices.tags":             {doc: "What is read and written."},
+	"devices.bus":              {doc: "Name of its bus."},
+	"devices.unit":             {doc: "Modbus unit; on a serial line 0 is a broadcast, which can only be written.", value: 0},
+	"devices.writes":           {doc: "auto: functions 5 and 6 for one value, 15 and 16 for more; or always single, or always multiple.", value: "auto"},
+	"devices.poll":             {doc: "Poll period of tags that give none.", value: "1s"},
+	"devices.max_registers":    {doc: "How far one read of registers may reach.", value: 125},
+	"devices.max_bits":         {doc: "How far one read of coils or discrete inputs may reach.", value: 2000},
+	"devices.gaps":             {doc: "How many unused registers one read may bridge.", value: 0},
+	"devices.holes":            {doc: "Ranges that are never touched.", example: []any{"holding:12-19"}},
+	"devices.together":         {doc: "Tags that one request must read.", example: []any{[]any{"temperature", "counter"}}},
+	"devices.quirks":           {doc: "Named by symptom; none in this version."},
+	"devices.tags.name":        {doc: "Unique in the device; a dot makes a folder; does not begin with $. With repeat, {n} is the number."},
+	"devices.tags.repeat":      {doc: "Makes so many tags: {n} in the name is 0 to N-1, each address after the one before.", value: 1},
+	"devices.tags.unit":        {doc: "Engineering unit, such as °C."},
+	"devices.tags.description": {doc: "For people."},
+	"devices.tags.range":       {doc: "[low, high]: the EURange, and the limits of a write.", example: []any{0, 150}},
+	"devices.tags.access":      {doc: "What clients may do.", value: "read"},
+	"devices.tags.history":     {doc: "Keep its history.", value: false},
+	"devices.tags.address": {doc: "coil:, discrete:, input: or holding: with a number from 0, holding:30.4 for bit 4 (bit 0 is the least significant), or five or six digits from 1 (40021 is holding:20).",
+		pattern: `^((coil|discrete|input|holding):[0-9]+(\.[0-9]+)?|[0134][0-9]{4,5}(\.[0-9]+)?)$`, example: "holding:0"},
+	"devices.tags.type": {doc: "bool, int16, uint16, int32, uint32, int64, uint64, float32, float64, string(n), bytes(n), or a list type[n]. Default: bool for bits, uint16 for registers, float64 in memory.",
+		pattern: `^(bool|u?int(8|16|32|64)|float(32|64)|(string|bytes)(\([0-9]+\))?)(\[[0-9]+\])?$`, example: "float32"},
+	"devices.tags.order":       {doc: "Order of the bytes; A is the most significant.", value: "ABCD", words: []string{"ABCD", "DCBA", "BADC", "CDAB", "ABCDEFGH", "HGFEDCBA", "BADCFEHG", "GHEFCDAB"}},
+	"devices.tags.scale":       {doc: "value = raw * scale + offset, exact as decimal text; such a tag is a Double.", example: 0.1},
+	"devices.tags.offset":      {doc: "See scale.", example: -273.15},
+	"devices.tags.decimals":    {doc: "Places that the value is rounded to."},
+	"devices.tags.nan":         {doc: "good takes NaN as a value.", value: "bad", words: []string{"bad", "good"}},
+	"devices.tags.sentinel":    {doc: "Raw values that mean that there is none; they read as BadOutOfRange.", example: []any{0x8000}},
+	"devices.tags.poll":        {doc: "Poll period. Default: the device's."},
+	"devices.tags.hold":        {doc: "Keeps the last good value so long after the device fell silent, as uncertain.", value: "0s"},
+	"devices.tags.verify":      {doc: "A confirming reading that differs from what was written makes the write BadDeviceFailure.", value: false},
+	"devices.tags.value":       {doc: "First value. Default: zero."},
+	"devices.tags.wave":        {doc: "Makes the tag move by itself."},
+	"devices.tags.wave.kind":   {doc: "Form of the movement.", words: []string{"counter", "sine", "square", "random", "text"}},
+	"devices.tags.wave.every":  {doc: "Time between two values."},
+	"devices.tags.wave.period": {doc: "Length of a sine or square."},
+	"devices.tags.wave.min":    {doc: "Least value."},
+	"devices.tags.wave.max":    {doc: "Greatest value."},
+	"devices.tags.retain":      {doc: "Keep the value over a restart.", value: false},
+}
+
+// siteSchema is the JSON Schema of the site file. Keys, types, ranges and words come from the readers.
+func siteSchema() *schema {
+	r := &siteReader{document: document{file: "site.yaml"}, site: defaultSite("site.yaml")}
+	root := &schema{Dialect: "http://json-schema.org/draft-07/schema#", Title: "Site file of edged", Required: []string{"devices"}}
+	r.within(root, func() { r.read(&node{}) })
+
+	bus := &schema{}
+	r.within(bus, func() { r.bus(&node{}) })
+	*root.property("buses") = schema{Type: typeList, Items: bus}
+
+	// Which keys a device has depends on its driver, which need not be named.
+	memory := &schema{Properties: properties{{"driver", &schema{Enum: []any{driverMemory}}}}, Required: []string{"driver"}}
+	*root.property("devices") = schema{Type: typeList, MinItems: 1, MaxItems: maxDevices, Items: &schema{
+		Type: typeMap, If: memory, Then: r.deviceSchema(driverMemory), Else: r.deviceSchema(driverModbus),
+	}}
+	root.annotate("")
+	return root
+}
+
+// deviceSchema is the schema of a device with a driver.
+func (r *siteReader) deviceSchema(driver string) *schema {
+	device, one := &schema{}, &schema{}
+	d := deviceReader{siteReader: r}
+	r.within(device, func() { d.keys(&node{}, driver) })
+	t := tagReader{deviceReader: &d}
+	r.within(one, func() {
+		if driver == driverModbus {
+			t.readModbus(&node{})
+		} else {
+			t.readMemory(&node{})
+		}
+	})
+	*device.property("tags") = schema{Type: typeList, MinItems: 1, Items: one}
+	return device
+}
+
+// annotate adds the notes to the keys below path.
+func (s *schema) annotate(path string) {
+	for _, p := range s.Properties {
+		at := strings.TrimPrefix(path+"."+p.name, ".")
+		if note, ok := siteNotes[at]; ok && p.value.Not == nil {
+			note.add(p.value)
+		}
+		p.value.annotate(at)
+	}
+	for _, below := range []*schema{s.Items, s.Then, s.Else} {
+		if below != nil {
+			below.annotate(path)
+		}
+	}
+}
+
+// add puts a note on a key's schema.
+func (k *keyNote) add(s *schema) {
+	s.Description = strings.TrimSpace(k.doc + " " + s.Description)
+	s.Default = k.value
+	if k.pattern != "" {
+		s.Pattern = k.pattern
+	}
+	if k.words != nil {
+		s.word(k.words...)
+	}
+	if k.example != nil {
+		s.Examples = []any{k.example}
+	}
+}
+
+// write prints a schema as a file.
+func (s *schema) write(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(s)
+}
