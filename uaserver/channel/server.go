@@ -50,6 +50,11 @@ func New(cfg Config, h Handler) *Server {
 		keys:      make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)),
 		refused:   make(chan struct{}, maxRefused),
 		listeners: map[net.Listener]struct{}{}, channels: map[*Channel]struct{}{}, byAddress: map[netip.Addr]int{}}
+	for _, p := range cfg.Policies {
+		if policies[p.URI] == nil || !s.offers(p.URI) {
+			cfg.Log.Error("security policy is not offered: it is unknown, or there is no certificate or trust list", "policy", p.URI)
+		}
+	}
 	var first [4]byte
 	rand.Read(first[:])
 	s.ids.Store(binary.LittleEndian.Uint32(first[:]))

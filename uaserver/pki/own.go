@@ -3,6 +3,7 @@ package pki
 import (
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha1"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -187,6 +188,7 @@ func Make(key *rsa.PrivateKey, id Identity, now time.Time) ([]byte, error) {
 	if now.Before(clockFloor) {
 		now = clockFloor
 	}
+	subject := sha1.Sum(x509.MarshalPKCS1PublicKey(&key.PublicKey)) // RFC 5280, 4.2.1.2
 	t := &x509.Certificate{
 		SerialNumber: new(big.Int).SetBytes(serial),
 		Subject:      pkix.Name{CommonName: id.Name, Organization: []string{"edged"}},
@@ -196,6 +198,7 @@ func Make(key *rsa.PrivateKey, id Identity, now time.Time) ([]byte, error) {
 			x509.KeyUsageDataEncipherment | x509.KeyUsageCertSign,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
+		SubjectKeyId:          subject[:],
 		URIs:                  []*url.URL{uri},
 		SignatureAlgorithm:    x509.SHA256WithRSA,
 	}
