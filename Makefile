@@ -7,12 +7,16 @@ BENCH   ?= .
 
 LDFLAGS = -s -w -X main.version=$(VERSION)
 
-.PHONY: all build run test race fuzz bench lint generate generate-check interop cover clean
+.PHONY: all build build-arm64 run test race fuzz bench lint generate generate-check interop cover clean
 
 all: build
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/edged ./cmd/edged
+
+# For the gateway's board: one static file.
+build-arm64:
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/edged-arm64 ./cmd/edged
 
 run: build
 	./bin/edged demo

@@ -40,15 +40,15 @@ notices() {
 
 # The program for the gateway's board is one static file: it names no loader and no library.
 arm64_static() {
-    CGO_ENABLED=0 GOARCH=arm64 $GO build -trimpath -o build/edged-arm64 ./cmd/edged &&
-        readelf -h build/edged-arm64 | grep -q AArch64 &&
-        ! readelf -lW build/edged-arm64 | grep -qE 'INTERP|DYNAMIC'
+    make -s build-arm64 &&
+        readelf -h bin/edged-arm64 | grep -q AArch64 &&
+        ! readelf -lW bin/edged-arm64 | grep -qE 'INTERP|DYNAMIC'
 }
 
 arm64_tests() {
     CGO_ENABLED=0 GOARCH=arm64 $GO test -count=1 -timeout 10m -exec qemu-aarch64-static \
         ./uaserver/wire ./drivers/modbus ./uaserver/subscription &&
-        qemu-aarch64-static build/edged-arm64 version
+        qemu-aarch64-static bin/edged-arm64 version
 }
 
 mkdir -p build
