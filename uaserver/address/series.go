@@ -7,7 +7,8 @@ import (
 	"edged/drivers/tag"
 )
 
-// slotBytes is what one slot of a Series is charged to its account: a tag.Sample.
+// slotBytes is what one slot of a Series is charged to its account: a tag.Sample. What its value holds beside itself is
+// charged when it is there.
 const slotBytes = 40
 
 // Block groups the Series of variables that change together, such as those of one device. Its counter tells a reader
@@ -46,7 +47,7 @@ type Series struct {
 	mu       sync.Mutex   // guards all below; held for copies alone
 	ring     []tag.Sample // grows as it fills, up to queue
 	next     int          // slot of the next sample
-	count    int          // samples in the ring; while fewer than slots they stand in order from the first
+	count    int          // samples in the ring, the newest of them before next
 	queue    int          // largest queue that is reserved; 0 is none
 	needs    []need       // by queue size, ascending
 	alarm    uint64       // head at which the wakers are told next
@@ -79,8 +80,15 @@ func (s *Series) Head() uint64 { return s.head.Load() }
 // Append adds a changed sample.
 func (s *Series) Append(v tag.Sample) {
 	s.mu.Lock()
+	s.retain()
+	switch n := len(s.ring); {
+	case s.count == n && n < max(1, s.queue):
+		s.resize(min(max(1, s.queue), max(1, 2*n)))
+	case s.count == n && n > 1:
+		s.forget()
+	}
 	if s.next == len(s.ring) {
-		s.grow()
+		s.next = 0
 	}
 	s.ring[s.next] = v
 	s.next++
@@ -100,25 +108,44 @@ func (s *Series) Append(v tag.Sample) {
 	}
 }
 
-// grow makes room behind the last slot: more slots while the queues ask for them, otherwise the oldest slot. It is
-// called with next at the ring's end, when the ring is in order from its first slot.
-func (s *Series) grow() {
-	want := max(1, s.queue)
-	if len(s.ring) >= want {
-		s.next = 0
+// retain charges the account with the text, bytes or elements of the newest sample, which is about to be kept behind a
+// newer one. Where there is no room older samples go, and at last this one: their readers are told of a loss.
+func (s *Series) retain() {
+	if s.count == 0 || s.queue <= 1 || s.block == nil || s.block.account == nil {
 		return
 	}
-	s.resize(min(want, max(1, 2*len(s.ring))))
+	n := s.ring[s.slot(1)].Value.Size()
+	for n > 0 && !s.block.account.Take(n) {
+		if s.count == 1 {
+			s.ring[s.slot(1)] = tag.Sample{}
+			s.count = 0
+			return
+		}
+		s.forget()
+	}
+}
+
+// forget gives up the oldest sample, which is not the newest.
+func (s *Series) forget() {
+	oldest := &s.ring[s.slot(s.count)]
+	if n := oldest.Value.Size(); n > 0 && s.block != nil && s.block.account != nil {
+		s.block.account.Give(n)
+	}
+	*oldest = tag.Sample{}
+	s.count--
 }
 
 // resize gives the ring that many slots, with its newest samples in order from the first.
 func (s *Series) resize(size int) {
-	n := min(s.count, size)
+	for s.count > size {
+		s.forget()
+	}
+	n := s.count
 	ring := make([]tag.Sample, size)
 	for i := range n {
 		ring[i] = s.ring[s.slot(n-i)]
 	}
-	s.ring, s.next, s.count = ring, n, n
+	s.ring, s.next = ring, n
 }
 
 // Verify notes that a reading at that time found the last sample unchanged.
@@ -181,12 +208,7 @@ func (s *Series) Reserve(queue int) (granted int) {
 	for queue > s.queue && !s.charge(queue) {
 		queue = max(s.queue, queue/2, 1)
 	}
-	if queue > s.queue {
-		s.queue = queue
-		if s.next < s.count { // the next sample would take the place of one that the longer queue still holds
-			s.resize(min(queue, 2*len(s.ring)))
-		}
-	}
+	s.queue = max(s.queue, queue)
 	i := 0
 	for i < len(s.needs) && int(s.needs[i].queue) < queue {
 		i++

@@ -2,6 +2,7 @@ package address
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"edged/drivers/tag"
@@ -39,6 +40,9 @@ func TestSeriesAgainstReference(t *testing.T) {
 			case k < 6:
 				for range 1 + rnd.IntN(6) {
 					v := numbered(len(ref.log))
+					if seed%2 == 1 {
+						v.Value = tag.Of(strings.Repeat("x", rnd.IntN(50)))
+					}
 					ref.log = append(ref.log, v)
 					s.Append(v)
 				}
@@ -97,6 +101,45 @@ func TestSeriesAccount(t *testing.T) {
 	}
 	if v, _, ok := full.Last(); !ok || v != numbered(2) {
 		t.Fatalf("last is %v", v)
+	}
+}
+
+// TestSeriesChargesTexts: texts in a queue are on the account too. Without room for them the oldest go, and are lost to
+// their readers; the newest is always there.
+func TestSeriesChargesTexts(t *testing.T) {
+	budget := &tag.Budget{Limit: 99*slotBytes + 3500}
+	s := NewBlock(budget).New(nil)
+	if got := s.Reserve(100); got != 100 {
+		t.Fatalf("granted %d", got)
+	}
+	text := func(i, n int) tag.Sample {
+		return tag.Sample{Value: tag.Of(strings.Repeat("x", n)), At: tag.Time(i)}
+	}
+	for i := range 50 {
+		s.Append(text(i, 1000))
+		if budget.Used() > budget.Limit {
+			t.Fatalf("%d bytes are charged", budget.Used())
+		}
+	}
+	var cursor uint64
+	got, lost := s.Take(&cursor, 100, 100, nil)
+	if len(got) != 4 || lost != 46 || got[3].At != 49 || cursor != 50 {
+		t.Fatalf("took %d, lost %d, cursor %d", len(got), lost, cursor)
+	}
+	s.Append(text(50, 5000)) // longer than all room there is
+	s.Append(text(51, 10))
+	if got, lost = s.Take(&cursor, 100, 100, nil); len(got) != 1 || lost != 1 || got[0].At != 51 {
+		t.Fatalf("took %d, lost %d after a long text", len(got), lost)
+	}
+	for i := range 300 { // room enough again
+		s.Append(text(i, 10))
+	}
+	if got, lost = s.Take(&cursor, 100, 300, nil); len(got) != 100 || lost != 200 {
+		t.Fatalf("took %d, lost %d of short texts", len(got), lost)
+	}
+	s.Release(100)
+	if v, _, ok := s.Last(); !ok || v.At != 299 || budget.Used() != 0 {
+		t.Fatalf("the last is %v, %d bytes stay charged", v.At, budget.Used())
 	}
 }
 
