@@ -303,13 +303,12 @@ func (s *Subscription) vacate(slot uint32) {
 
 // createOwn gives an item a queue of its own.
 func (s *Subscription) createOwn(it *item, slot uint32, p *plan, text string) bool {
-	account := s.client.engine.cfg.Account
-	o := &own{how: p.how, slot: slot, series: p.series, node: p.node, attribute: p.attribute}
+	o := &own{how: p.how, slot: slot, series: p.series, node: p.node, attribute: p.attribute, account: s.client.engine.cfg.Account}
 	o.setRange(text, p.part)
-	p.set.queue = int32(o.reserve(account, p.queue))
+	p.set.queue = int32(o.reserve(p.queue))
 	var ok bool
 	if o.set, ok = s.settings.get(&p.set); !ok {
-		account.Give(o.charged)
+		o.account.Give(o.charged)
 		return false
 	}
 	it.set = o.set
@@ -462,7 +461,7 @@ func (s *Subscription) deleteItem(slot uint32) {
 	if o := s.ownOf(it); o != nil {
 		s.ledger.origin -= o.cursor
 		s.detach(o)
-		s.client.engine.cfg.Account.Give(o.charged)
+		o.account.Give(o.charged)
 		o.node = nil // a reading that is under way is for nobody
 		s.owns[it.cursor] = nil
 		s.freeOwns = append(s.freeOwns, uint32(it.cursor))

@@ -213,14 +213,13 @@ func (s *Subscription) hasten(now int64) {
 
 // modifyOwn changes an item that has a queue of its own; it keeps one.
 func (s *Subscription) modifyOwn(it *item, o *own, p *plan) bool {
-	account := s.client.engine.cfg.Account
 	if o.how == walked && it.flags&sampling != 0 {
 		s.walkOne(o) // what has passed is judged by the settings under which it did
 	}
-	p.set.queue = int32(o.reserve(account, p.queue))
+	p.set.queue = int32(o.reserve(p.queue))
 	set, ok := s.settings.get(&p.set)
 	if !ok {
-		o.reserve(account, int(s.settings.list[o.set].queue))
+		o.reserve(int(s.settings.list[o.set].queue))
 		return false
 	}
 	s.settings.put(o.set)

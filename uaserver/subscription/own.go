@@ -40,7 +40,8 @@ type own struct {
 	have      bool   // last is set
 	gap       bool   // samples passed unseen: the next entry carries Overflow
 	reserved  int    // of the Series
-	charged   int    // bytes of the queue
+	account   tag.Account
+	charged   int // bytes of the queue's places; what values hold beside is charged one by one
 	series    *address.Series
 	cursor    uint64
 	due       int64 // next sampling
@@ -90,39 +91,73 @@ func (o *own) offer(v entry, set *settings, l *ledger) {
 	o.push(v, set, l)
 }
 
-// push queues an entry. What has no room goes by the discard policy, with the Overflow bit on the entry that stands next
-// to the loss (Part 4, 5.13.1.5): the oldest kept, or the newest, which takes the place of the last. A queue of one has
-// no Overflow bit.
+// push queues an entry. What has no room, in the queue or on the account, goes by the discard policy, with the Overflow
+// bit on the entry that stands next to the loss (Part 4, 5.13.1.5): the oldest kept, or the newest, which takes the place
+// of the last. A queue of one has no Overflow bit.
 func (o *own) push(v entry, set *settings, l *ledger) {
-	size := int(set.queue)
-	if o.count < size {
-		if o.count == len(o.ring) {
-			o.resize(min(size, max(1, 2*len(o.ring))))
-		}
-		o.count++
-		*o.at(o.count - 1) = v
-		return
+	size, n := int(set.queue), v.Value.Size()
+	lost := 0
+	for ; o.count >= size; lost++ {
+		o.discard(set)
 	}
-	l.lose(1, size)
-	if size == 1 {
-		*o.at(0) = v
-		return
+	fits := n == 0 || o.account.Take(n)
+	for ; !fits && o.count > 0; lost++ {
+		o.discard(set)
+		fits = o.account.Take(n)
 	}
+	if !fits {
+		v.Value, v.Status = tag.Value{}, tag.BadOutOfMemory
+	}
+	if o.count == len(o.ring) {
+		o.resize(min(size, max(1, 2*len(o.ring))))
+	}
+	o.count++
+	*o.at(o.count - 1) = v
+	if lost > 0 {
+		l.lose(uint64(lost), size)
+		o.mark(set)
+	}
+}
+
+// discard drops the entry that the policy gives up for a new one.
+func (o *own) discard(set *settings) {
 	if set.newest {
-		v.Status |= overflow
-		*o.at(o.count - 1) = v
+		last := o.at(o.count - 1)
+		o.release(last)
+		*last = entry{}
+		o.count--
 		return
 	}
-	*o.at(0) = v
-	o.first = (o.first + 1) % len(o.ring)
-	o.at(0).Status |= overflow
+	o.pop()
+}
+
+// release gives back what an entry's value held.
+func (o *own) release(v *entry) {
+	if n := v.Value.Size(); n > 0 {
+		o.account.Give(n)
+	}
+}
+
+// mark sets the Overflow bit next to a loss.
+func (o *own) mark(set *settings) {
+	switch {
+	case set.queue == 1:
+		o.at(0).Status &^= overflow
+	case set.newest:
+		o.at(o.count - 1).Status |= overflow
+	default:
+		o.at(0).Status |= overflow
+	}
 }
 
 // pop takes the oldest entry.
 func (o *own) pop() entry {
 	v := *o.at(0)
 	*o.at(0) = entry{}
-	o.first = (o.first + 1) % len(o.ring)
+	o.release(&v)
+	if o.first++; o.first == len(o.ring) {
+		o.first = 0
+	}
 	o.count--
 	return v
 }
@@ -136,44 +171,32 @@ func (o *own) resize(size int) {
 	o.ring, o.first = ring, 0
 }
 
-// shorten makes the queue fit new settings: what is too much goes by the discard policy.
+// shorten makes the queue fit new settings: what is too much goes by the discard policy, but for the newest entry.
 func (o *own) shorten(set *settings, l *ledger) {
 	size := int(set.queue)
-	over := o.count - size
-	if over <= 0 {
-		if len(o.ring) > size {
-			o.resize(size)
-		}
-		return
-	}
-	l.lose(uint64(over), size)
-	if set.newest {
-		last := *o.at(o.count - 1)
-		o.count = size
-		*o.at(size - 1) = last
-		if size > 1 {
-			o.at(size - 1).Status |= overflow
-		}
-	} else {
+	if over := o.count - size; over > 0 {
+		newest := *o.at(o.count - 1)
 		for range over {
-			o.pop()
+			if set.newest { // the last entry gives way to the newest
+				*o.at(o.count - 1) = *o.at(o.count - 2)
+			}
+			o.discard(set)
 		}
-		if size > 1 {
-			o.at(0).Status |= overflow
-		}
+		*o.at(size - 1) = newest
+		l.lose(uint64(over), size)
+		o.mark(set)
 	}
-	if size == 1 {
-		o.at(0).Status &^= overflow // a queue of one has none
+	if len(o.ring) > size {
+		o.resize(size)
 	}
-	o.resize(size)
 }
 
 // reserve takes from the account what a queue of that many entries needs, and returns how many were granted.
-func (o *own) reserve(account tag.Account, queue int) int {
-	account.Give(o.charged)
+func (o *own) reserve(queue int) int {
+	o.account.Give(o.charged)
 	o.charged = 0
 	for queue > 1 {
-		if n := (queue - 1) * entryBytes; account.Take(n) {
+		if n := (queue - 1) * entryBytes; o.account.Take(n) {
 			o.charged = n
 			return queue
 		}
@@ -185,7 +208,10 @@ func (o *own) reserve(account tag.Account, queue int) int {
 // clear empties the queue and forgets what was reported.
 func (o *own) clear(l *ledger) {
 	l.dropped += uint64(o.count)
-	o.ring, o.first, o.count = nil, 0, 0
+	for o.count > 0 {
+		o.pop()
+	}
+	o.ring, o.first = nil, 0
 	o.have, o.gap = false, false
 	o.last = entry{}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,6 +80,42 @@ func TestQueue(t *testing.T) {
 		m := c.one()
 		if n := len(m.items()); n != int(got[0].Queue+got[1].Queue) {
 			t.Fatalf("%d notifications, want %d and %d", n, got[0].Queue, got[1].Queue)
+		}
+	})
+	bubble(t, "texts in an item's own queue are on the account", func(t *testing.T) {
+		for _, oldest := range []bool{true, false} {
+			budget := &tag.Budget{Limit: 9*entryBytes + 2500}
+			r := newRig(t, Config{Account: budget})
+			v := r.variable(0)
+			c := r.client()
+			sub := c.subscribe(Parameters{})
+			item := plainItem(v, 10)
+			item.Oldest, item.Range = oldest, "0:999"
+			if got := c.monitor(sub, item)[0]; got.Queue != 10 {
+				t.Fatalf("%+v", got)
+			}
+			for i := range 6 {
+				v.series.Append(tag.Sample{Value: tag.Of(strings.Repeat(string(rune('a'+i)), 1000)), At: tag.Now()})
+			}
+			v.series.Append(tag.Sample{Value: tag.Of("end"), At: tag.Now()})
+			c.publish(1)
+			sleep(ms(100))
+			m := c.one()
+			var got string
+			for _, n := range m.items() {
+				text, _ := n.Value.Value.Value().(string)
+				got += text[:1]
+			}
+			if want := map[bool]string{true: "efe", false: "afe"}[oldest]; got != want {
+				t.Fatalf("oldest %v: got %q, want %q", oldest, got, want)
+			}
+			if st := r.engine.Stats(); st.Overflowed != 4 || len(flagged(m)) != 1 {
+				t.Fatalf("%+v, Overflow on %v", st, flagged(m))
+			}
+			c.Close(true)
+			if n := budget.Used(); n != 0 {
+				t.Fatalf("%d bytes stay charged", n)
+			}
 		}
 	})
 }
