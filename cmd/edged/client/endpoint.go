@@ -48,20 +48,26 @@ func parseURL(text string) (string, error) {
 	}
 	host, port, err := net.SplitHostPort(rest)
 	if err != nil {
-		host, port = strings.TrimSuffix(strings.TrimPrefix(rest, "["), "]"), defaultPort
+		host, port = rest, defaultPort
+		if strings.HasPrefix(rest, "[") && strings.HasSuffix(rest, "]") {
+			host = rest[1 : len(rest)-1]
+		}
 		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
 			return "", mistake("%s is not the address of a server: %s", text, form)
 		}
 	}
 	n, err := strconv.Atoi(port)
 	switch {
-	case host == "" || strings.ContainsAny(host, " \t@\\?#%="):
+	case host == "" || strings.ContainsAny(host, " \t@\\?#%=[]") || strings.ContainsFunc(host, unprintable):
 		return "", mistake("%q is not the address of a server: %s", text, form)
 	case err != nil || n < 1 || n > 65535:
 		return "", mistake("%s: the port is a number from 1 to 65535: %s", text, form)
 	}
-	out := url.URL{Scheme: "opc.tcp", Host: net.JoinHostPort(host, port), Path: path}
-	return out.String(), nil
+	out := "opc.tcp://" + net.JoinHostPort(host, strconv.Itoa(n)) + path
+	if _, err := url.Parse(out); err != nil || strings.ContainsAny(path, " ?#") || strings.ContainsFunc(path, unprintable) {
+		return "", mistake("%q is not the address of a server: %s", text, form)
+	}
+	return out, nil
 }
 
 // withPath is the user's URL with the endpoint's path where the user gave none: the user's host is the one that was
@@ -228,7 +234,7 @@ func refused(url string, ep *ua.EndpointDescription, all []*ua.EndpointDescripti
 // oneLine is text of a peer, short and printable.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if unprintable(r) {
 			return ' '
 		}
 		return r
@@ -238,3 +244,5 @@ func oneLine(s string) string {
 	}
 	return s
 }
+
+func unprintable(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }

@@ -17,6 +17,9 @@ const plantNamespace = 2
 // nodeForms is what a node may look like, for messages.
 const nodeForms = "write ns=2;s=boiler.temperature, i=2258, nsu=URI;s=NAME, or boiler.temperature alone for namespace 2"
 
+// identifiers are the letters of numeric, string, GUID and opaque identifiers (Part 6, 5.3.1.10).
+const identifiers = "isgb"
+
 // nodeText is a node as it was written: its namespace may be known only to the server.
 type nodeText struct {
 	uri  string // "" where ns is the index
@@ -44,11 +47,11 @@ func splitNode(text string) (nodeText, error) {
 		}
 		// A semicolon and the percent sign itself are escaped in the URI (Part 6, 5.1.12).
 		n.uri, rest = strings.NewReplacer("%3B", ";", "%3b", ";", "%25", "%").Replace(uri), after
-	case len(rest) < 2 || rest[1] != '=':
+	case len(rest) < 2 || rest[1] != '=' || strings.IndexByte(identifiers, rest[0]) < 0:
 		n.ns, n.kind, n.id = plantNamespace, 's', rest
 		return n, nil
 	}
-	if len(rest) < 2 || rest[1] != '=' || strings.IndexByte("isgb", rest[0]) < 0 {
+	if len(rest) < 2 || rest[1] != '=' || strings.IndexByte(identifiers, rest[0]) < 0 {
 		return n, mistake("node %q: the identifier begins with i=, s=, g= or b=: %s", text, nodeForms)
 	}
 	n.kind, n.id = rest[0], rest[2:]
