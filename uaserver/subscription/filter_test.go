@@ -113,3 +113,30 @@ func TestFilter(t *testing.T) {
 		}
 	})
 }
+
+// FuzzFilter: whatever a filter's body is, it is refused or becomes settings that the engine can work with.
+func FuzzFilter(f *testing.F) {
+	var x ItemRequest
+	dataFilter(&x, ua.DataChangeTriggerStatusValue, ua.DeadbandTypePercent, 10)
+	f.Add(x.Filter, uint32(id.DataChangeFilter_Encoding_DefaultBinary))
+	f.Add(x.Filter[:7], uint32(id.DataChangeFilter_Encoding_DefaultBinary))
+	f.Add([]byte{}, uint32(id.EventFilter_Encoding_DefaultBinary))
+	e := &Engine{}
+	e.cfg.EURange = func(*address.Node) (float64, float64, bool) { return -100, 100, true }
+	e.cfg.defaults()
+	n := &address.Node{Class: ua.NodeClassVariable, DataType: wire.NumericID(0, id.Double)}
+	f.Fuzz(func(t *testing.T, body []byte, kind uint32) {
+		var set settings
+		code := e.filter(&set, n, ua.AttributeIDValue, wire.NumericID(0, kind), body)
+		if code != ua.StatusGood {
+			return
+		}
+		if !(set.band >= 0) || math.IsInf(set.band, 0) || set.trigger > triggerStatusValueTimestamp {
+			t.Fatalf("%x becomes %+v", body, set)
+		}
+		a, b := entry{Sample: tag.Sample{Value: tag.Of(1.0)}}, entry{Sample: tag.Sample{Value: tag.Of(1.0), Status: tag.BadNoCommunication}}
+		if !set.changed(&a, &b) || set.changed(&a, &a) {
+			t.Fatalf("%+v does not tell a change of status from none", set)
+		}
+	})
+}
