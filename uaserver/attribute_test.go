@@ -3,6 +3,7 @@ package uaserver
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -36,6 +37,7 @@ func TestReadServiceResults(t *testing.T) {
 		{"A5 the limit", ua.ReadRequest{NodesToRead: nodes(10)}, ua.StatusGood},
 		{"A5 one more", ua.ReadRequest{NodesToRead: nodes(11)}, ua.StatusBadTooManyOperations},
 		{"A8 negative maxAge", ua.ReadRequest{NodesToRead: nodes(1), MaxAge: -1}, ua.StatusBadMaxAgeInvalid},
+		{"A8 maxAge is no number", ua.ReadRequest{NodesToRead: nodes(1), MaxAge: math.NaN()}, ua.StatusBadMaxAgeInvalid},
 		{"A8 timestamps", ua.ReadRequest{NodesToRead: nodes(1), TimestampsToReturn: 4}, ua.StatusBadTimestampsToReturnInvalid},
 	} {
 		if _, code := p.call(&row.req); code != row.want {

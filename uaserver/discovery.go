@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gopcua/opcua/ua"
@@ -119,7 +120,11 @@ func (s *Server) urlFor(ch *channel.Channel, asked string) string {
 	} else if h, err := os.Hostname(); err == nil {
 		host = h
 	}
-	return "opc.tcp://" + net.JoinHostPort(host, defaultPort)
+	port := defaultPort
+	if p := s.port.Load(); p != 0 {
+		port = strconv.Itoa(int(p))
+	}
+	return "opc.tcp://" + net.JoinHostPort(host, port)
 }
 
 // defaultPort is OPC UA's registered port (Part 6, 7.4).

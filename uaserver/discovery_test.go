@@ -1,12 +1,14 @@
 package uaserver
 
 import (
+	"net"
 	"strings"
 	"testing"
 
 	"github.com/gopcua/opcua/ua"
 
 	"edged/uaserver/channel"
+	"edged/uaserver/uatest"
 )
 
 func TestDiscovery(t *testing.T) {
@@ -75,5 +77,15 @@ func TestEndpointURL(t *testing.T) {
 				t.Errorf("%s: %s, want %s", row.name, e.EndpointURL, row.want)
 			}
 		}
+	}
+}
+
+func TestEndpointURLWithoutAnyFromTheClient(t *testing.T) {
+	f := start(t, func(c *Config) { c.Hosts = []string{"gateway"} })
+	p := f.dial(t, func(o *uatest.Options) { o.URL = "nonsense" })
+	_, port, _ := net.SplitHostPort(f.addr)
+	r := must[*ua.GetEndpointsResponse](p, &ua.GetEndpointsRequest{})
+	if want := "opc.tcp://gateway:" + port; r.Endpoints[0].EndpointURL != want {
+		t.Errorf("%s, want %s", r.Endpoints[0].EndpointURL, want)
 	}
 }

@@ -116,6 +116,7 @@ type Server struct {
 	panics   atomic.Uint64
 	rejected rejections
 	stopping atomic.Bool
+	port     atomic.Int32 // of the newest TCP listener
 
 	mu    sync.Mutex                     // guards all below
 	bound map[*channel.Channel][]*client // sessions by the channel that they are bound to
@@ -190,6 +191,9 @@ func New(cfg Config) (*Server, error) {
 
 // Serve accepts connections until Shutdown, and then returns ErrStopped. It may be called for several listeners.
 func (s *Server) Serve(l net.Listener) error {
+	if tcp, ok := l.Addr().(*net.TCPAddr); ok {
+		s.port.Store(int32(tcp.Port))
+	}
 	err := s.channels.Serve(l)
 	if s.stopping.Load() {
 		return ErrStopped

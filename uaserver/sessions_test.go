@@ -3,6 +3,7 @@ package uaserver
 import (
 	"crypto/rsa"
 	"crypto/x509"
+	"math"
 	"net/url"
 	"testing"
 	"time"
@@ -237,5 +238,18 @@ func TestCertificateWithoutURI(t *testing.T) {
 	req.ClientCertificate = id.DER
 	if _, code := p.call(req); code != ua.StatusBadCertificateURIInvalid {
 		t.Errorf("6.1.3: %v", code)
+	}
+}
+
+func TestMilliseconds(t *testing.T) {
+	for _, row := range []struct {
+		ms   float64
+		want time.Duration
+	}{
+		{1.5, 1500 * time.Microsecond}, {0, 0}, {-1, 0}, {math.NaN(), 0}, {math.Inf(1), math.MaxInt64}, {1e300, math.MaxInt64}, {math.Inf(-1), 0},
+	} {
+		if got := fromMillis(row.ms); got != row.want {
+			t.Errorf("%v ms: %v, want %v", row.ms, got, row.want)
+		}
 	}
 }

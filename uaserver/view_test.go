@@ -358,3 +358,17 @@ func BenchmarkBrowse(b *testing.B) {
 		r.free()
 	}
 }
+
+func TestPointsOfAnUnsentAnswer(t *testing.T) {
+	var c continuations
+	first, second := c.begin(), c.begin()
+	for _, request := range []uint64{first, second, second} {
+		if !c.keep(point{request: request}, 3) {
+			t.Fatal("no room")
+		}
+	}
+	c.drop(second)
+	if len(c.points) != 1 || c.points[0].request != first {
+		t.Errorf("A3 %d points are left", len(c.points))
+	}
+}
