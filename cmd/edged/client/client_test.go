@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net"
@@ -344,6 +345,7 @@ func TestReasons(t *testing.T) {
 		{ua.StatusBadTooManySessions, nil, "no room", "\n"},
 		{ua.StatusBadNonceInvalid, nil, "Basic256Sha256 Sign|BadNonceInvalid", "\n"},
 		{syscall.ECONNREFUSED, nil, "refuses connections", "\n"},
+		{io.EOF, nil, "own.der|BadSecurityChecksFailed", "\n"},
 	} {
 		err := refused("opc.tcp://plc:4840", secure, row.all, "own.der", row.err)
 		says(t, fmt.Sprint(row.err), err, row.want)

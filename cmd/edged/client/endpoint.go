@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -205,7 +206,11 @@ func explain(server string, err error) error {
 // refused says why a server that was reached opened no session.
 func refused(url string, ep *ua.EndpointDescription, all []*ua.EndpointDescription, own string, err error) error {
 	var code ua.StatusCode
-	if !errors.As(err, &code) {
+	switch ok := errors.As(err, &code); {
+	case !ok && own != "" && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
+		// The library loses the reason that a server gives before it hangs up; while a channel is opened it is this one.
+		code = ua.StatusBadSecurityChecksFailed
+	case !ok:
 		return explain(url, err)
 	}
 	switch code {
