@@ -20,7 +20,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// specDevice holds what the examples of Application Protocol V1.1b3, section 6, read and write.
+// specDevice holds what the rows of exchanges read and write.
 func specDevice(t testing.TB) *Device {
 	t.Helper()
 	bits := func(first int, octets ...byte) (points []PointConfig) {
@@ -64,7 +64,8 @@ func (d *Device) exchange(pdu []byte) []byte {
 	return answer
 }
 
-// Each row is a request and its answer; the rows named by a section are that section's own example.
+// Each row is a request and the answer that the named section of Application Protocol V1.1b3 asks for. The addresses and
+// values are chosen here; they are not the examples printed in the sections.
 var exchanges = []struct{ name, request, answer string }{
 	{"6.1 read coils 20-38", "01 0013 0013", "01 03 CD6B05"},
 	{"6.2 read discrete inputs", "02 03FB 0013", "02 03 CD6B05"},
