@@ -41,6 +41,9 @@ func (f *serverFlags) dial(p *program, nodes []string) (*client.Conn, error) {
 
 // usage marks what the user wrote wrongly as a wrong use of the command line.
 func usage(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted before all was done")
+	}
 	var mistake client.Mistake
 	if errors.As(err, &mistake) {
 		return usageError{err}
@@ -78,7 +81,7 @@ func (c *browseCommand) Run(p *program) error {
 		return t.row(browseRow(b)...)
 	})
 	if err := errors.Join(err, t.flush()); err != nil {
-		return err
+		return usage(err)
 	}
 	if unknown > 0 {
 		return fmt.Errorf("%s of %d cannot be browsed: `edged browse %s` lists what there is", counted(unknown, "node", "nodes"), len(nodes), c.URL)
@@ -135,7 +138,7 @@ func (c *readCommand) Run(p *program) error {
 	}
 	readings, err := conn.Read(p.ctx, nodes, attributes)
 	if err != nil {
-		return err
+		return usage(err)
 	}
 	t := newTable(p.stdout, c.JSON)
 	var bad []outcome

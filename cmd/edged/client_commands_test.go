@@ -119,6 +119,7 @@ func TestWriteCommand(t *testing.T) {
 		{[]string{"d.blob=0x0aff"}, exitDone, "0x0aff\tByteString\tGood", ""},
 		{[]string{"d.list=4,5,6"}, exitDone, "[4, 5, 6]\tInt32[]\tGood", ""},
 		{[]string{"d.level=1", "--json"}, exitDone, `{"node":"ns=2;s=d.level","value":1,"type":"Double","status":"Good"}`, ""},
+		{[]string{"d.$state=1", "d.$latency=5", "d.$lastGood=now"}, exitFailed, "$state\t1\tInt32\tBadNotWritable|$latency\t5\tDouble\tBadNotWritable|\tDateTime\tBadNotWritable", "3 of 3"},
 		{[]string{"d.hidden=5"}, exitDone, "5\tUInt16\tGood", ""},
 		{[]string{"d.level=11"}, exitFailed, "BadOutOfRange", "d.level|BadOutOfRange|outside"},
 		{[]string{"d.fixed=2"}, exitFailed, "BadNotWritable", "only be read"},

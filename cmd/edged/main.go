@@ -17,6 +17,7 @@
 //	uaserver/subscription   the engine of notifications   uaserver/tagspace      the tags as nodes
 //	uaserver             the table of services and the server that joins these
 //	cmd/edged            this program: command line, site file, wiring, web page
+//	cmd/edged/client     the OPC UA client of browse, read, write and watch
 //
 // Three flows cross them. A polled register becomes a notification: the bus finds a scan due, the driver appends
 // samples, tagspace appends those that changed to their tag's series, and each subscription takes what is new at its

@@ -178,8 +178,25 @@ func (w *walk) variables(ctx context.Context, nodes []*found) error {
 	return nil
 }
 
-// childrenOf browses nodes, and goes on where the server gave a part only.
+// childrenOf browses nodes, together as far as the server's continuation points last.
 func (w *walk) childrenOf(ctx context.Context, nodes []*found) error {
+	if err := w.browse(ctx, nodes); err != nil || len(nodes) < 2 {
+		return err
+	}
+	for i, n := range nodes {
+		if n.browsed != ua.StatusBadNoContinuationPoints {
+			continue
+		}
+		n.browsed, n.children = ua.StatusOK, nil
+		if err := w.browse(ctx, nodes[i:i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// browse browses nodes, and goes on where the server gave a part only.
+func (w *walk) browse(ctx context.Context, nodes []*found) error {
 	reference := uint32(id.HierarchicalReferences)
 	return inBatches(len(nodes), mostNodes, func(from, to int) error {
 		req := &ua.BrowseRequest{View: &ua.ViewDescription{ViewID: ua.NewTwoByteNodeID(0)}, RequestedMaxReferencesPerNode: mostReferences}

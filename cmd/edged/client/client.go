@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/gopcua/opcua"
@@ -70,6 +71,11 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 	ep, err := choose(url, endpoints, o.Security)
 	if err != nil {
 		return nil, err
+	}
+	if secured := slices.ContainsFunc(endpoints, func(e *ua.EndpointDescription) bool {
+		return usable(e) && e.SecurityMode != ua.MessageSecurityModeNone
+	}); secured && o.Security == "auto" && ep.SecurityMode == ua.MessageSecurityModeNone {
+		o.Log.Warn("without security: the server offers it to users alone", "url", url, "offers", offers(endpoints))
 	}
 	return open(ctx, o, url, ep, endpoints)
 }

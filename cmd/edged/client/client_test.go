@@ -241,7 +241,7 @@ func TestValueText(t *testing.T) {
 		v    any
 		want string
 	}{
-		{nil, "null"}, {float32(0.1), "0.1"}, {1e300, "1e+300"}, {math.NaN(), "NaN"}, {"a\nb", `a\nb`}, {[]byte{1, 255}, "0x01ff"},
+		{nil, "null"}, {float32(0.1), "0.1"}, {1e6, "1000000"}, {-2.5e-7, "-2.5e-07"}, {math.Inf(-1), "-Inf"}, {1e300, "1e+300"}, {math.NaN(), "NaN"}, {"a\nb", `a\nb`}, {[]byte{1, 255}, "0x01ff"},
 		{[]string{"a,b", "c"}, `["a,b", "c"]`}, {[]float64{1, 2.5}, "[1, 2.5]"}, {[][]int32{{1, 2}, {3, 4}}, "[[1, 2], [3, 4]]"},
 		{ua.ByteArray{1, 2}, "[1, 2]"}, {ua.StatusBadNodeIDUnknown, "BadNodeIdUnknown"}, {ua.StatusOK, "Good"},
 		{time.Date(2026, 1, 31, 12, 0, 0, 500, time.FixedZone("", 3600)), "2026-01-31T11:00:00.0000005Z"}, {time.Time{}, "never"},

@@ -111,9 +111,9 @@ func oneValue(v any) string {
 	case ua.XMLElement:
 		return printable(string(v))
 	case float32:
-		return strconv.FormatFloat(float64(v), 'g', -1, 32)
+		return number(float64(v), 32)
 	case float64:
-		return strconv.FormatFloat(v, 'g', -1, 64)
+		return number(v, 64)
 	case time.Time:
 		if v.IsZero() {
 			return "never"
@@ -149,6 +149,15 @@ func oneValue(v any) string {
 		return printable(fmt.Sprint(v))
 	}
 	return anyValue(reflect.ValueOf(v))
+}
+
+// number writes the shortest text that means v, without an exponent where people would write none.
+func number(v float64, bits int) string {
+	form := byte('f')
+	if a := math.Abs(v); a != 0 && (a < 1e-4 || a >= 1e15) {
+		form = 'g'
+	}
+	return strconv.FormatFloat(v, form, -1, bits)
 }
 
 func anyValue(r reflect.Value) string {
