@@ -68,7 +68,7 @@ type gateway struct {
 // newGateway builds every part, from the vocabulary to the sockets. Nothing runs and nothing listens yet.
 func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	g := &gateway{site: s, log: log, since: time.Now()}
-	subscriptions, connections := g.account("subscriptions", 3), g.account("connections", 1)
+	queues, subscriptions, connections := g.account("queues", 2), g.account("subscriptions", 1), g.account("connections", 1)
 	own, trust, err := g.certificates(filepath.Join(data, "pki"))
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 		return nil, err
 	}
 	g.tags, err = tagspace.New(tagspace.Config{
-		Table: g.table, Address: g.space, Devices: s.objects(), State: g.deviceState,
+		Table: g.table, Address: g.space, Devices: s.objects(), State: g.deviceState, Account: queues,
 	})
 	if err != nil {
 		return nil, err
