@@ -1,6 +1,7 @@
 package modbus
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -76,8 +77,16 @@ type Link struct {
 	quietFrom   time.Time       // when the line fell silent
 	used        time.Time       // of the last request
 	silent      int             // requests in a row that brought not a byte
+	late        map[byte]late   // by unit, of RTU
 	ctx         context.Context // of the exchange in flight: goburrow's Send has none
 	sent        bool            // whether a write left since begin
+}
+
+// late is a request that was given up, and whose answer may still come. RTU has no transaction ids: such an answer
+// would be taken for that of the next request of the same shape.
+type late struct {
+	request []byte
+	until   time.Time
 }
 
 // Errors of one exchange on a link that works. The device makes faults of them.
@@ -235,6 +244,9 @@ func (l *Link) sendRTU(p port.Port, request []byte) ([]byte, error) {
 	if err := l.wait(l.quietFrom.Add(l.silence)); err != nil {
 		return nil, err
 	}
+	if err := l.outlive(request); err != nil {
+		return nil, err
+	}
 	if err := l.discard(p); err != nil {
 		return nil, err
 	}
@@ -264,12 +276,42 @@ func (l *Link) sendRTU(p port.Port, request []byte) ([]byte, error) {
 		if frame := rtuFrame(request, l.buf[:l.filled]); frame != nil {
 			n := copy(l.out[:], frame)
 			l.filled = 0
+			if g, ok := l.late[request[0]]; ok {
+				// This may have been the late answer to the request before, and then the answer to this one is on its way.
+				g.until = l.used.Add(2 * l.cfg.Timeout)
+				l.late[request[0]] = g
+			}
 			return l.out[:n], nil
 		}
 		if err := l.read(p); err != nil {
+			l.gaveUp(request)
 			return nil, err
 		}
 	}
+}
+
+// gaveUp remembers a request that was not answered in time.
+func (l *Link) gaveUp(request []byte) {
+	if l.late == nil {
+		l.late = map[byte]late{}
+	}
+	l.late[request[0]] = late{append(l.late[request[0]].request[:0], request...), time.Now().Add(l.cfg.Timeout)}
+}
+
+// outlive waits, before another request to the same unit, until the answer to one that was given up can be expected no
+// more. The same request again needs no wait: the late answer is an answer to it.
+func (l *Link) outlive(request []byte) error {
+	g, ok := l.late[request[0]]
+	switch {
+	case !ok:
+		return nil
+	case !time.Now().Before(g.until):
+		delete(l.late, request[0])
+		return nil
+	case bytes.Equal(g.request, request):
+		return nil
+	}
+	return l.wait(g.until)
 }
 
 // broadcasted makes the answer that the client waits for and nobody gives (Serial Line, 2.1).
@@ -286,17 +328,18 @@ func (l *Link) broadcasted(request []byte) ([]byte, error) {
 	return binary.LittleEndian.AppendUint16(out, crc16(out)), nil
 }
 
-// echo takes the request that comes back off the input.
+// echo takes the request that comes back off the input, with the noise before it: the echo of a write must never be
+// taken for its answer.
 func (l *Link) echo(p port.Port, request []byte) error {
-	for l.filled < len(request) {
+	for {
+		if i := bytes.Index(l.buf[:l.filled], request); i >= 0 {
+			l.filled = copy(l.buf[:], l.buf[i+len(request):l.filled])
+			return nil
+		}
 		if err := l.read(p); err != nil {
-			return err
+			return fmt.Errorf("%w; no echo of the request came back either: is echo set rightly?", err)
 		}
 	}
-	if string(l.buf[:len(request)]) == string(request) {
-		l.filled = copy(l.buf[:], l.buf[len(request):l.filled])
-	}
-	return nil
 }
 
 // wait sleeps until the moment, or until the exchange's context ends.

@@ -162,6 +162,43 @@ func TestD1LateAnswersNeverSwapValues(t *testing.T) {
 	})
 }
 
+func TestD1LateAnswersOnASerialLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dev := &registers{}
+		dev.holding[0], dev.holding[500] = 111, 555
+		p := &peer{framing: RTU, units: map[byte]func([]byte) []byte{1: dev.answer}}
+		one := make(chan struct{}, 1) // a device answers one request after the other
+		p.respond = func(n int, adu []byte, reply func(...[]byte)) {
+			one <- struct{}{}
+			defer func() { <-one }()
+			if n < 2 { // the request and its repetition are both answered late
+				time.Sleep(waits + waits/4)
+			}
+			reply(p.answer(adu))
+		}
+		d, l := open(t, p, Config{Tags: []Tag{{Name: "a", Address: "holding:0"}, {Name: "b", Address: "holding:500"}}}, LinkConfig{Timeout: waits})
+		defer closeAll(l, p)
+		want := map[tag.Ref]uint64{1: 111, 2: 555}
+		good := 0
+		for _, request := range []int{0, 0, 1, 0, 1, 0} {
+			for _, s := range first(d.Poll(t.Context(), 0, request, nil)) {
+				if s.Status != tag.Good {
+					continue
+				}
+				good++
+				if s.Value.Bits() != want[s.Ref] {
+					t.Errorf("tag %d is %v", s.Ref, s.Value)
+				}
+			}
+		}
+		if good != 5 {
+			t.Errorf("%d good readings of 6", good)
+		}
+	})
+}
+
+func first(s []tag.Sample, _ error) []tag.Sample { return s }
+
 func TestD21SilentConnectionIsMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{framing: TCP}
@@ -287,7 +324,7 @@ func TestD18Echo(t *testing.T) {
 		p := &peer{framing: RTU, units: map[byte]func([]byte) []byte{1: dev.answer}}
 		answers := true
 		p.respond = func(_ int, adu []byte, reply func(...[]byte)) {
-			reply(adu)
+			reply([]byte{0xFF}, adu)
 			if answers {
 				reply(p.answer(adu))
 			}
