@@ -20,12 +20,12 @@ type benchCommand struct {
 	Type     string `placeholder:"TYPE" help:"Type of all nodes, as in a site file: int32, uint32 ... (default: the workload's)."`
 	Random   bool   `help:"Take the nodes of each request at random."`
 
-	Sessions int           `default:"0" placeholder:"N" help:"Sessions (default: the workload's)."`
-	Security string        `default:"" enum:",None,Basic256Sha256" placeholder:"POLICY" help:"None, or Basic256Sha256 with sign and encrypt (default: the workload's)."`
-	Duration time.Duration `default:"0" placeholder:"TIME" help:"Measured time of a round (default: the workload's)."`
-	Warmup   time.Duration `default:"0" placeholder:"TIME" help:"Time before it; negative is none (default: the workload's)."`
-	Rounds   int           `default:"0" placeholder:"N" help:"Rounds (default: the workload's)."`
-	Scale    float64       `default:"1" help:"Shrink sessions and times that are not given, for a quick look (default: ${default})."`
+	Sessions int            `default:"0" placeholder:"N" help:"Sessions (default: the workload's)."`
+	Security string         `default:"" enum:",None,Basic256Sha256" placeholder:"POLICY" help:"None, or Basic256Sha256 with sign and encrypt (default: the workload's)."`
+	Duration time.Duration  `default:"0" placeholder:"TIME" help:"Measured time of a round (default: the workload's)."`
+	Warmup   *time.Duration `placeholder:"TIME" help:"Time before it (default: the workload's)."`
+	Rounds   int            `default:"0" placeholder:"N" help:"Rounds (default: the workload's)."`
+	Scale    float64        `default:"1" help:"Shrink sessions and times that are not given, for a quick look (default: ${default})."`
 
 	Pid     int    `default:"0" placeholder:"PID" help:"Process of the server at URL (default: the one that listens there, on this machine)."`
 	Metrics string `placeholder:"URL" help:"Prometheus metrics of the server at URL, if it is a Go program."`
@@ -36,8 +36,13 @@ type benchCommand struct {
 func (c *benchCommand) Run(p *program) error {
 	cfg := bench.Config{
 		Workload: c.Workload, URL: c.URL, PID: c.Pid, Metrics: c.Metrics, Nodes: c.Nodes, Base: c.Base, Count: c.Count,
-		Random: c.Random, Sessions: c.Sessions, Security: c.Security, Duration: c.Duration, Warmup: c.Warmup,
+		Random: c.Random, Sessions: c.Sessions, Security: c.Security, Duration: c.Duration,
 		Rounds: c.Rounds, Scale: c.Scale, JSON: c.JSON, Out: p.stdout,
+	}
+	if c.Warmup != nil {
+		if cfg.Warmup = *c.Warmup; cfg.Warmup <= 0 {
+			cfg.Warmup = -1 // none, which is not the same as nothing given
+		}
 	}
 	if c.Type != "" {
 		t, err := tag.ParseType(strings.ToLower(c.Type))

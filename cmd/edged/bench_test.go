@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"edged/cmd/edged/bench"
+)
+
+// runBench carries out a bench command; the gateway that it starts is this test's binary.
+func runBench(t *testing.T, args ...string) (exit int, stdout, stderr string) {
+	t.Helper()
+	t.Setenv(asProgram, "1")
+	var out, errs bytes.Buffer
+	exit = execute(t.Context(), append([]string{"bench"}, args...), &out, &errs)
+	return exit, out.String(), errs.String()
+}
+
+// lastLine is the median of a run with --json.
+func lastLine(t *testing.T, out string) map[string]any {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var v map[string]any
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &v); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	return v
+}
+
+// Every workload against a gateway of its own, which is gone with its files afterwards.
+func TestBench(t *testing.T) {
+	for _, name := range bench.Workloads() {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TMPDIR", t.TempDir())
+			exit, out, errs := runBench(t, name, "--scale", "0.02", "--sessions", "2", "--duration", "300ms", "--rounds", "1", "--json")
+			if exit != exitDone {
+				t.Fatalf("exit %d: %s\n%s", exit, errs, out)
+			}
+			v := lastLine(t, out)
+			if v["workload"] != name || v["round"] != "median" || v["errors"] != 0.0 || v["sessions"] != 2.0 || v["scale"] != 0.02 {
+				t.Errorf("%v", v)
+			}
+			for _, column := range []string{"rate", "p50_us", "p99.9_us", "max_us", "cpu_us/op", "client_us/op", "rss_MiB"} {
+				if n, ok := v[column].(float64); !ok || n <= 0 {
+					t.Errorf("%s is %v", column, v[column])
+				}
+			}
+			if _, ok := v["alloc_B/op"].(float64); !ok {
+				t.Errorf("alloc_B/op is %v", v["alloc_B/op"])
+			}
+			if (v["verdict"] == "PASS") != (name == "load-read") {
+				t.Errorf("verdict %v", v["verdict"])
+			}
+			if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) != 0 {
+				t.Errorf("left behind: %v %v", left, err)
+			}
+		})
+	}
+}
+
+const benchSite = siteHead + `
+devices:
+  - name: scratch
+    driver: memory
+    tags:
+      - {name: "m{n}", repeat: 200, type: int32, access: readwrite}
+      - {name: "r{n}", repeat: 200, type: int32}
+`
+
+// Another server is loaded by its URL, and what is wrong with its answers is told.
+func TestBenchOfAnotherServer(t *testing.T) {
+	g, _ := startSite(t, benchSite)
+	url := endpointUp(t, g)
+	quick := []string{"--url", url, "--duration", "200ms", "--warmup", "0s", "--sessions", "2", "--rounds", "2"}
+	rows := []struct {
+		name string
+		args []string
+		exit int
+		out  string
+		errs string
+	}{
+		{"its nodes", []string{"harness-read100", "--nodes", "ns=2;s=scratch.m%d", "--count", "200"}, exitDone, "median", ""},
+		{"encrypted", []string{"harness-read1", "--nodes", "ns=2;s=scratch.m%d", "--count", "200", "--security", "Basic256Sha256"}, exitDone, "Basic256Sha256", ""},
+		{"at random", []string{"harness-read100", "--nodes", "ns=2;s=scratch.m%d", "--count", "200", "--random"}, exitDone, "at random", ""},
+		{"nodes that do not exist", []string{"harness-read100", "--nodes", "ns=2;s=scratch.m%d", "--base", "150"}, exitFailed, "", "are these the server's nodes?"},
+		{"nodes that cannot be written", []string{"harness-write100", "--nodes", "ns=2;s=scratch.r%d", "--count", "200"}, exitFailed, "", "100 of 100 results are bad"},
+		{"values of another type", []string{"harness-write100", "--nodes", "ns=2;s=scratch.m%d", "--count", "200", "--type", "UInt64"}, exitFailed, "", "100 of 100 results are bad"},
+		{"a type that is no number", []string{"harness-write100", "--nodes", "ns=2;s=scratch.m%d", "--type", "string"}, exitUsage, "", "whole numbers"},
+		{"no nodes", []string{"harness-read1"}, exitUsage, "", "nodes is missing"},
+		{"no such workload", []string{"harness-nothing"}, exitUsage, "", "harness-read100-encrypt"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			exit, out, errs := runBench(t, append(row.args, quick...)...)
+			if exit != row.exit || !strings.Contains(out, row.out) || !strings.Contains(errs, row.errs) {
+				t.Errorf("exit %d, want %d; stdout:\n%s\nstderr:\n%s", exit, row.exit, out, errs)
+			}
+		})
+	}
+	t.Run("a server that is away", func(t *testing.T) {
+		exit, _, errs := runBench(t, "harness-browse", "--url", "opc.tcp://127.0.0.1:1")
+		if exit != exitFailed || !strings.Contains(errs, "refused") {
+			t.Errorf("exit %d: %s", exit, errs)
+		}
+	})
+}
+
+// The first signal ends a run at once, and its gateway with it.
+func TestBenchIsInterrupted(t *testing.T) {
+	t.Setenv(asProgram, "1")
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	reader, writer := io.Pipe()
+	var errs bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		exit := execute(ctx, []string{"bench", "harness-read1", "--duration", "100ms", "--warmup", "0s", "--rounds", "1000", "--sessions", "1"}, writer, &errs)
+		writer.Close()
+		ended <- exit
+	}()
+	one := make([]byte, 1)
+	if _, err := reader.Read(one); err != nil { // once it runs, it prints
+		t.Fatal(err, errs.String())
+	}
+	go io.Copy(io.Discard, reader)
+	cancel()
+	if exit := <-ended; exit != exitFailed || !strings.Contains(errs.String(), "canceled") {
+		t.Errorf("exit %d: %s", exit, errs.String())
+	}
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
