@@ -49,7 +49,10 @@ type Fleet struct {
 	routes  []*device // by Ref-1; nil: no tag of a device
 }
 
-var _ tag.Field = (*Fleet)(nil)
+var (
+	_ tag.Field     = (*Fleet)(nil)
+	_ tag.Submitter = (*Fleet)(nil)
+)
 
 // NewFleet builds the buses. It starts nothing.
 func NewFleet(cfg Config) (*Fleet, error) {
@@ -142,6 +145,11 @@ func (f *Fleet) Execute(ctx context.Context, cmds []tag.Command) {
 		d.stats.executed(len(cmds))
 		return
 	}
+	f.Submit(ctx, cmds)()
+}
+
+// Submit implements tag.Submitter. What needs no line is carried out at once.
+func (f *Fleet) Submit(ctx context.Context, cmds []tag.Command) (wait func()) {
 	var parts []part
 	for i := range cmds {
 		d := f.route(cmds[i].Ref)
@@ -164,8 +172,10 @@ func (f *Fleet) Execute(ctx context.Context, cmds []tag.Command) {
 	for i := range parts {
 		parts[i].start(cmds, f.cfg.Sink)
 	}
-	for i := range parts {
-		parts[i].wait(ctx, cmds)
+	return func() {
+		for i := range parts {
+			parts[i].wait(ctx, cmds)
+		}
 	}
 }
 

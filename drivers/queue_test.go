@@ -235,3 +235,54 @@ func TestSharedReadingsNameEachTagOnce(t *testing.T) {
 		t.Error("a reading joined a job that has begun")
 	}
 }
+
+func TestCommandsKeepTheOrderInWhichTheyCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlant(time.Hour, 1)
+		r := newRig(t, BusConfig{}, p)
+		var order []uint64
+		p.write = func(c *tag.Command) error {
+			order = append(order, c.Value.Bits())
+			return nil
+		}
+		r.start(t)
+		synctest.Wait()
+		const n = 50
+		var waits [n]func()
+		cmds := make([][]tag.Command, n)
+		for i := range n {
+			cmds[i] = []tag.Command{{Ref: 1, Value: tag.Of(uint16(i))}}
+			waits[i] = r.Submit(t.Context(), cmds[i])
+		}
+		for i := n - 1; i >= 0; i-- { // whoever waits first
+			waits[i]()
+			if cmds[i][0].Status != tag.Good {
+				t.Errorf("command %d: %v", i, cmds[i][0].Status)
+			}
+		}
+		r.stop()
+		if len(order) != n || !slices.IsSorted(order) {
+			t.Errorf("carried out as %v", order)
+		}
+	})
+}
+
+func TestFullQueueRefusesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlant(time.Hour, 1)
+		r := newRig(t, BusConfig{}, p) // never started: nothing leaves the queue
+		ctx, cancel := context.WithCancel(t.Context())
+		var waits []func()
+		for range maxJobs {
+			waits = append(waits, r.Submit(ctx, []tag.Command{{Ref: 1, Value: tag.Of(uint16(1))}}))
+		}
+		cmds := []tag.Command{{Ref: 1, Value: tag.Of(uint16(1))}}
+		if r.Submit(ctx, cmds)(); cmds[0].Status != tag.BadResourceUnavailable {
+			t.Errorf("one too many: %v", cmds[0].Status)
+		}
+		cancel()
+		for _, wait := range waits {
+			wait()
+		}
+	})
+}

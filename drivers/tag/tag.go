@@ -55,6 +55,14 @@ type Field interface {
 	Operate(ctx context.Context, device string, op Op) Status
 }
 
+// Submitter is a Field that carries commands out in the order in which they came, whoever waits for them.
+type Submitter interface {
+	// Submit queues the commands behind those submitted before, and does not wait for a device. Where the queue of a
+	// line is full they get BadResourceUnavailable. wait, called once, returns when their statuses are set and nobody
+	// else holds cmds; what has not begun when ctx ends is never carried out.
+	Submit(ctx context.Context, cmds []Command) (wait func())
+}
+
 // Account holds the bytes that one purpose may use. Take reports whether n more fit, and counts them if so.
 // It is safe for concurrent use.
 type Account interface {
