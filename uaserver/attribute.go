@@ -168,22 +168,26 @@ func (r *reading) stale() (managers []slow) {
 // too many requests wait for devices already (false), what is known is the answer; its ServerTimestamp tells how old it
 // is.
 func (s *Server) readSlowly(c *call, r *reading, managers []slow) bool {
-	return s.apart(c, func() {
+	return s.apart(c, func(context.Context) {
 		for i := range r.items {
 			r.items[i].Range = strings.Clone(r.items[i].Range)
 		}
-	}, func(ctx context.Context, c *call) {
-		defer r.free()
+	}, func(ctx context.Context, c *call) func() {
 		for _, m := range managers {
 			m.Refresh(ctx, r.items)
 		}
 		if errors.Is(context.Cause(ctx), errCancelled) {
-			c.fault(ua.StatusBadRequestCancelledByClient)
-			return
+			return func() {
+				c.fault(ua.StatusBadRequestCancelledByClient)
+				r.free()
+			}
 		}
 		s.space.Read(ctx, c.client.may(), r.items)
 		r.setFaults()
-		c.reply(r)
+		return func() {
+			c.reply(r)
+			r.free()
+		}
 	})
 }
 
@@ -240,7 +244,8 @@ func (w *writing) free() {
 }
 
 // write answers Write (Part 4, 5.11.4). The whole request was read before any of it is carried out. A write that waits
-// for a device does so in its own goroutine; requests that a client has in flight at once may overtake each other.
+// for a device does so in its own goroutine, and takes its place in the device's queue before the next request is read:
+// writes that a client has in flight at once do not overtake each other.
 func (s *Server) write(c *call) {
 	w, waits, code := s.beginWrite(c)
 	if code != ua.StatusGood {
@@ -253,14 +258,15 @@ func (s *Server) write(c *call) {
 		w.free()
 		return
 	}
-	ok := s.apart(c, func() {
-		for i := range w.items {
-			w.items[i].Range = strings.Clone(w.items[i].Range)
+	var wait func()
+	ok := s.apart(c, func(ctx context.Context) {
+		wait = s.space.Submit(ctx, c.client.may(), w.items)
+	}, func(_ context.Context, c *call) func() {
+		wait()
+		return func() {
+			c.reply(w) // also of a cancelled request: what was written stays written, and the client is told
+			w.free()
 		}
-	}, func(ctx context.Context, c *call) {
-		defer w.free()
-		s.space.Write(ctx, c.client.may(), w.items)
-		c.reply(w) // also of a cancelled request: what was written stays written, and the client is told
 	})
 	if !ok {
 		c.fault(statusBadServerTooBusy)

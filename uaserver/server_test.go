@@ -71,6 +71,7 @@ type testField struct {
 	mu       sync.Mutex
 	values   map[tag.Ref]tag.Value
 	log      []tag.Command
+	queued   []tag.Value // submitted, in order
 	readings int
 	block    chan struct{} // commands of devices wait for it
 }
@@ -108,6 +109,16 @@ func (f *testField) Execute(ctx context.Context, cmds []tag.Command) {
 		f.mu.Unlock()
 		f.sink.Publish([]tag.Sample{v})
 	}
+}
+
+// Submit implements tag.Submitter.
+func (f *testField) Submit(ctx context.Context, cmds []tag.Command) (wait func()) {
+	f.mu.Lock()
+	for i := range cmds {
+		f.queued = append(f.queued, cmds[i].Value)
+	}
+	f.mu.Unlock()
+	return func() { f.Execute(ctx, cmds) }
 }
 
 func (f *testField) Refresh(ctx context.Context, refs []tag.Ref) tag.Status {

@@ -185,9 +185,11 @@ func (s *Server) closeSession(c *call, req *ua.CloseSessionRequest) (ua.Response
 	return &ua.CloseSessionResponse{}, ua.StatusGood
 }
 
-// cancelRequests ends requests that still wait (Part 4, 5.6.5). They are answered with BadRequestCancelledByClient.
+// cancelRequests ends requests that still wait (Part 4, 5.7.5), Publish requests among them. They are answered with
+// BadRequestCancelledByClient.
 func (s *Server) cancelRequests(c *call, req *ua.CancelRequest) (ua.Response, ua.StatusCode) {
-	return &ua.CancelResponse{CancelCount: c.client.wait.cancel(req.RequestHandle)}, ua.StatusGood
+	n := c.client.wait.cancel(req.RequestHandle) + c.client.pub.Cancel(req.RequestHandle)
+	return &ua.CancelResponse{CancelCount: n}, ua.StatusGood
 }
 
 // clip copies a text that a client sent, so that it does not keep a message alive, and bounds it.

@@ -70,10 +70,11 @@ func (w *waiting) cancelAll() {
 	}
 }
 
-// apart runs f in a goroutine of its own, because it waits for devices, with the client's TimeoutHint as its deadline.
-// It reports false where too many wait already. f gets a call that lives as long as it needs; the bytes behind c.body
-// are gone by then, and keep copies what f needs of them.
-func (s *Server) apart(c *call, keep func(), f func(ctx context.Context, c *call)) bool {
+// apart runs f in a goroutine of its own, because it waits for devices, with the client's TimeoutHint as its deadline,
+// and then the answer that f returns. It reports false where too many wait already. f gets a call that lives as long as
+// it needs; the bytes behind c.body are gone by then: keep, which runs before apart returns, copies what f needs of
+// them.
+func (s *Server) apart(c *call, keep func(ctx context.Context), f func(ctx context.Context, c *call) (answer func())) bool {
 	limit := s.cfg.Limits.Request
 	if h := time.Duration(c.header.TimeoutHint) * time.Millisecond; h > 0 && h < limit {
 		limit = h
@@ -89,20 +90,35 @@ func (s *Server) apart(c *call, keep func(), f func(ctx context.Context, c *call
 		end()
 		return false
 	}
-	key, ok := c.client.wait.enter(c.header.Handle, s.cfg.Limits.Waiting, cancel, &s.waiting)
+	wait := &c.client.wait
+	key, ok := wait.enter(c.header.Handle, s.cfg.Limits.Waiting, cancel, &s.waiting)
 	if !ok {
 		end()
 		return false
 	}
-	keep()
+	leave := func() {
+		wait.leave(key)
+		end()
+	}
+	started := false
+	defer func() {
+		if !started { // keep panicked
+			leave()
+			s.waiting.Done()
+		}
+	}()
+	keep(ctx)
 	own := &call{s: s, ch: c.ch, id: c.id, header: c.header, client: c.client, typ: c.typ}
 	own.header.AuditID, own.header.Token = "", wire.NodeID{} // they alias the connection's buffer
+	started = true
 	go func() {
 		defer s.waiting.Done()
-		defer end()
-		defer own.client.wait.leave(key)
 		defer s.contain(own.ch)
-		f(ctx, own)
+		answer := func() func() {
+			defer leave() // before the answer: the client may send its next request at once
+			return f(ctx, own)
+		}()
+		answer()
 	}()
 	return true
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gopcua/opcua/ua"
 
+	"edged/drivers/tag"
 	"edged/uaserver/uatest"
 )
 
@@ -100,5 +101,63 @@ func TestCancel(t *testing.T) {
 	}
 	if resp := must[*ua.CancelResponse](p, &ua.CancelRequest{RequestHandle: 9}); resp.CancelCount != 0 {
 		t.Errorf("an unknown handle cancelled %d", resp.CancelCount)
+	}
+}
+
+func TestWritesOfOneClientKeepTheirOrder(t *testing.T) {
+	f := start(t, nil)
+	p := f.login(t)
+	const rounds, burst = 20, 10
+	for round := range rounds {
+		var want []tag.Value
+		for i := range burst { // all in flight at once
+			v := int16(round*burst + i)
+			want = append(want, tag.Of(v))
+			p.post(writeOf("boiler.code", v))
+		}
+		for range burst {
+			if _, r := p.receive(); r.(*ua.WriteResponse).Results[0] != ua.StatusGood {
+				t.Fatalf("%+v", r)
+			}
+		}
+		f.field.mu.Lock()
+		got := f.field.queued
+		f.field.queued = nil
+		f.field.mu.Unlock()
+		if !slices.EqualFunc(got, want, tag.Value.Equal) {
+			t.Fatalf("the field side got %v, want %v", got, want)
+		}
+	}
+}
+
+func TestCancelOfPublishRequests(t *testing.T) {
+	f := start(t, nil)
+	p := f.login(t)
+	must[*ua.CreateSubscriptionResponse](p, &ua.CreateSubscriptionRequest{
+		RequestedPublishingInterval: 1000, RequestedLifetimeCount: 100, RequestedMaxKeepAliveCount: 30,
+	})
+	ask := func() uint32 {
+		req := &ua.PublishRequest{}
+		p.post(req)
+		return req.RequestHeader.RequestHandle
+	}
+	ask()
+	second := ask()
+	p.receive() // the first keep-alive
+	p.post(&ua.CancelRequest{RequestHandle: second})
+	var faults, cancelled int
+	for range 2 {
+		_, r := p.receive()
+		switch v := r.(type) {
+		case *ua.ServiceFault:
+			if v.ResponseHeader.ServiceResult == ua.StatusBadRequestCancelledByClient && v.ResponseHeader.RequestHandle == second {
+				faults++
+			}
+		case *ua.CancelResponse:
+			cancelled += int(v.CancelCount)
+		}
+	}
+	if faults != 1 || cancelled != 1 {
+		t.Errorf("5.7.5: %d faults, CancelCount %d", faults, cancelled)
 	}
 }

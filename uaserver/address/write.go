@@ -16,6 +16,36 @@ import (
 // Status of an item: BadNodeIdUnknown (its Node is nil), BadAttributeIdInvalid, BadNotWritable, BadUserAccessDenied,
 // BadTypeMismatch, BadIndexRangeInvalid, or what the manager says, BadWriteNotSupported among it.
 func (s *Space) Write(ctx context.Context, rights Rights, items []WriteItem) {
+	s.writeRuns(rights, items, func(m NodeManager, run []WriteItem) { m.Write(ctx, run) })
+}
+
+// Submitter is a NodeManager whose writes may wait for devices.
+type Submitter interface {
+	// Submit takes the items behind those that were submitted before, without waiting, and is done with their ranges
+	// when it returns. wait, called once, returns when each item has its Status.
+	Submit(ctx context.Context, items []WriteItem) (wait func())
+}
+
+// Submit is Write in two steps, for items whose values go to devices: when it returns their place in the order of all
+// writes is taken, and wait, called once, returns when each item has its Status.
+func (s *Space) Submit(ctx context.Context, rights Rights, items []WriteItem) (wait func()) {
+	var waits []func()
+	s.writeRuns(rights, items, func(m NodeManager, run []WriteItem) {
+		if sm, ok := m.(Submitter); ok {
+			waits = append(waits, sm.Submit(ctx, run))
+			return
+		}
+		m.Write(ctx, run)
+	})
+	return func() {
+		for _, w := range waits {
+			w()
+		}
+	}
+}
+
+// writeRuns checks the items, and calls write for each run of neighbours of one manager.
+func (s *Space) writeRuns(rights Rights, items []WriteItem, write func(m NodeManager, run []WriteItem)) {
 	v := s.now.Load()
 	var manager NodeManager
 	from, to := 0, 0 // the run that manager is still to write
@@ -26,14 +56,14 @@ func (s *Space) Write(ctx context.Context, rights Rights, items []WriteItem) {
 		}
 		if it.Node.Manager != manager || to == from {
 			if to > from {
-				manager.Write(ctx, items[from:to])
+				write(manager, items[from:to])
 			}
 			manager, from = it.Node.Manager, i
 		}
 		to = i + 1
 	}
 	if to > from {
-		manager.Write(ctx, items[from:to])
+		write(manager, items[from:to])
 	}
 }
 

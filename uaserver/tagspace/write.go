@@ -28,6 +28,35 @@ func (s *Space) Waits(n *address.Node) bool {
 // Write implements address.NodeManager. The device is the truth: a write never changes a node by itself, the
 // confirming reading does. Only what was written to a tag that cannot be read is kept here.
 func (s *Space) Write(ctx context.Context, items []address.WriteItem) {
+	b := s.batch(items)
+	if s.field != nil && len(b.cmds) > 0 {
+		s.field.Execute(ctx, b.cmds)
+	}
+	s.settle(items, b)
+}
+
+// Submit implements address.Submitter: what one client sends to one device is carried out in the order of arrival, as
+// long as the field side keeps it.
+func (s *Space) Submit(ctx context.Context, items []address.WriteItem) (wait func()) {
+	b := s.batch(items)
+	carryOut := func() {}
+	if len(b.cmds) > 0 {
+		switch field := s.field.(type) {
+		case nil:
+		case tag.Submitter:
+			carryOut = field.Submit(ctx, b.cmds)
+		default:
+			carryOut = func() { field.Execute(ctx, b.cmds) }
+		}
+	}
+	return func() {
+		carryOut()
+		s.settle(items, b)
+	}
+}
+
+// batch makes commands of the items that may be written.
+func (s *Space) batch(items []address.WriteItem) *batch {
 	b := batches.Get().(*batch)
 	for i := range items {
 		it := &items[i]
@@ -40,29 +69,24 @@ func (s *Space) Write(ctx context.Context, items []address.WriteItem) {
 			b.item = append(b.item, i)
 		}
 	}
-	if len(b.cmds) > 0 {
-		s.execute(ctx, items, b)
+	return b
+}
+
+// settle tells the items what became of their commands, and gives the batch back.
+func (s *Space) settle(items []address.WriteItem, b *batch) {
+	for j, i := range b.item {
+		cmd := &b.cmds[j]
+		if s.field == nil {
+			cmd.Status = tag.BadNoCommunication
+		}
+		items[i].Status = cmd.Status
+		if sl := s.slot(cmd.Ref); sl != nil && sl.def.Access&tag.Readable == 0 && cmd.Status.IsGood() {
+			sl.written(cmd)
+		}
 	}
 	clear(b.cmds) // values are not to be kept alive
 	b.cmds, b.item = b.cmds[:0], b.item[:0]
 	batches.Put(b)
-}
-
-func (s *Space) execute(ctx context.Context, items []address.WriteItem, b *batch) {
-	if s.field == nil {
-		for _, i := range b.item {
-			items[i].Status = tag.BadNoCommunication
-		}
-		return
-	}
-	s.field.Execute(ctx, b.cmds)
-	for j, i := range b.item {
-		cmd := &b.cmds[j]
-		items[i].Status = cmd.Status
-		if sl := s.slot(cmd.Ref); sl.def.Access&tag.Readable == 0 && cmd.Status.IsGood() {
-			sl.written(cmd)
-		}
-	}
 }
 
 // command checks an item and makes a command of it. The type has been checked.
