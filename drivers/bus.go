@@ -42,6 +42,10 @@ type bus struct {
 	pulse tag.Pulse
 	lanes []*lane
 
+	// Of a bus that works; owned by the fleet's mu.
+	cancel context.CancelFunc
+	done   chan struct{}
+
 	mu      sync.Mutex // guards s and started
 	s       BusStats
 	started time.Time
@@ -49,13 +53,14 @@ type bus struct {
 
 // lane is one link and the devices that talk through it. It has one goroutine, which owns everything but the queue.
 type lane struct {
-	bus     *bus
-	number  int
-	link    Link
-	devices []*device
-	queue   queue
+	bus    *bus
+	number int
+	link   Link
+	queue  queue
 
 	// Owned by the lane's goroutine.
+	devices  []*device
+	ending   bool      // another configuration is without this bus
 	base     time.Time // the grid's origin; differences are monotonic, so that a clock step moves no scan
 	up       bool
 	told     uint8 // what the log says of the line
@@ -84,18 +89,6 @@ func newBus(cfg BusConfig, fleet *Config) (*bus, error) {
 		b.lanes = append(b.lanes, &lane{bus: b, number: i, link: link, queue: newQueue(), before: -1})
 	}
 	return b, nil
-}
-
-// add gives the device to the lane with the fewest.
-func (b *bus) add(d *device) {
-	l := b.lanes[0]
-	for _, other := range b.lanes[1:] {
-		if len(other.devices) < len(l.devices) {
-			l = other
-		}
-	}
-	d.lane = l
-	l.devices = append(l.devices, d)
 }
 
 func (b *bus) run(ctx context.Context) {
@@ -188,6 +181,9 @@ func (l *lane) run(ctx context.Context) {
 	defer l.queue.close()
 	defer l.link.Close()
 	for ctx.Err() == nil {
+		if l.queue.change(); l.ending {
+			return
+		}
 		if l.bus.pulse != nil {
 			l.bus.pulse()
 		}

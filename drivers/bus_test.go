@@ -263,7 +263,7 @@ func TestHoldKeepsTheLastGoodValue(t *testing.T) {
 			return nil
 		}
 		r := newRig(t, BusConfig{}, p)
-		r.devices[0].held = map[tag.Ref]*held{1: {keep: 5 * time.Second, goodAt: -1}}
+		r.now.Load().devices[0].held = map[tag.Ref]*held{1: {keep: 5 * time.Second, goodAt: -1}}
 		began := time.Now()
 		dead = began.Add(1050 * time.Millisecond)
 		r.start(t)

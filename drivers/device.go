@@ -1,6 +1,8 @@
 package drivers
 
 import (
+	"context"
+	"sync/atomic"
 	"time"
 
 	"edged/drivers/tag"
@@ -9,11 +11,20 @@ import (
 // device is what a lane knows of one device.
 type device struct {
 	cfg   DeviceConfig
-	lane  *lane // nil for a device without a line
-	table *tag.Table
-	stats deviceStats
+	lane  *lane                      // nil for a device without a line
+	table *atomic.Pointer[tag.Table] // the fleet's
+	stats *deviceStats
+	bus   *bus    // of lane
+	was   *device // what it takes the place of, until it does; owned by Apply
+
+	// Of a device without a line that works; owned by the fleet's mu.
+	cancel context.CancelFunc
+	done   chan struct{}
 
 	// Owned by the lane's goroutine.
+	settled  bool    // it is among the lane's devices, or was
+	gone     bool    // another configuration is without it
+	heir     *device // of one that is gone: what took its place on this lane, or nil
 	scans    []scan
 	answered bool // at least once since start: until then its tags wait for initial data
 	silent   bool // does not answer: it is asked again at retryAt
@@ -39,9 +50,9 @@ type held struct {
 // a time-out.
 const maxGarbled = 3
 
-func newDevice(cfg DeviceConfig, table *tag.Table) *device {
+func newDevice(cfg DeviceConfig, table *atomic.Pointer[tag.Table]) *device {
 	d := &device{cfg: cfg, table: table, failing: map[int]bool{}}
-	d.stats.s = DeviceStats{Name: cfg.Name, Bus: cfg.Bus}
+	d.stats = &deviceStats{s: DeviceStats{Name: cfg.Name, Bus: cfg.Bus}}
 	if cfg.Driver == nil {
 		d.stats.s.State = Online
 		return d
@@ -66,7 +77,7 @@ func (d *device) tags() []tag.Ref {
 }
 
 func (d *device) readable(ref tag.Ref) bool {
-	def := d.table.Def(ref)
+	def := d.table.Load().Def(ref)
 	return def != nil && def.Access&tag.Readable != 0
 }
 
@@ -228,7 +239,7 @@ func (l *lane) expireHolds() {
 
 // enable switches a device on or off. What is off is not asked, and its tags say so.
 func (l *lane) enable(d *device, on bool) {
-	if d.disabled == !on {
+	if d = d.living(); d == nil || d.disabled == !on {
 		return
 	}
 	d.stats.mu.Lock()

@@ -3,9 +3,9 @@ package drivers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"edged/drivers/tag"
@@ -42,8 +42,21 @@ type Config struct {
 
 // Fleet is all buses and devices. It implements tag.Field.
 type Fleet struct {
-	cfg     Config
+	cfg   Config // Sink, Log and Pulse; the rest is in now
+	now   atomic.Pointer[layout]
+	table atomic.Pointer[tag.Table]
+
+	mu    sync.Mutex      // guards all below; held for a whole Apply
+	ctx   context.Context // of Run; nil before
+	ended bool
+	work  sync.WaitGroup // added to before ended
+}
+
+// layout is one arrangement of buses and devices. It is immutable, and replaced by Apply as a whole.
+type layout struct {
 	buses   []*bus
+	lines   map[string]*bus // by name
+	members map[*lane][]*device
 	devices []*device
 	byName  map[string]*device
 	routes  []*device // by Ref-1; nil: no tag of a device
@@ -62,72 +75,73 @@ func NewFleet(cfg Config) (*Fleet, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	f := &Fleet{cfg: cfg, byName: map[string]*device{}, routes: make([]*device, cfg.Table.Slots())}
-	buses := map[string]*bus{}
-	for _, bc := range cfg.Buses {
-		if buses[bc.Name] != nil {
-			return nil, fmt.Errorf("bus %s is defined twice", bc.Name)
-		}
-		b, err := newBus(bc, &f.cfg)
-		if err != nil {
-			return nil, err
-		}
-		buses[bc.Name] = b
-		f.buses = append(f.buses, b)
+	f := &Fleet{cfg: cfg}
+	f.now.Store(&layout{})
+	next, err := f.arrange(&cfg)
+	if err != nil {
+		return nil, err
 	}
-	for _, dc := range cfg.Devices {
-		if err := f.add(dc, buses[dc.Bus]); err != nil {
-			return nil, err
-		}
-	}
+	(&Change{fleet: f, table: cfg.Table, was: f.now.Load(), next: next}).Apply()
 	return f, nil
-}
-
-func (f *Fleet) add(cfg DeviceConfig, b *bus) error {
-	switch {
-	case f.byName[cfg.Name] != nil:
-		return fmt.Errorf("device %s is defined twice", cfg.Name)
-	case (cfg.Driver == nil) == (cfg.Immediate == nil):
-		return fmt.Errorf("device %s needs one driver", cfg.Name)
-	case cfg.Driver != nil && b == nil:
-		return fmt.Errorf("device %s is on bus %q, which is not defined", cfg.Name, cfg.Bus)
-	}
-	d := newDevice(cfg, f.cfg.Table)
-	if cfg.Driver != nil {
-		b.add(d)
-	}
-	f.byName[cfg.Name] = d
-	f.devices = append(f.devices, d)
-	for _, ref := range d.tags() {
-		if ref == 0 || int(ref) > len(f.routes) {
-			return fmt.Errorf("device %s has tag %d, which is not in the table", cfg.Name, ref)
-		}
-		f.routes[ref-1] = d
-	}
-	return nil
 }
 
 // Run works until ctx ends, and returns when every bus has stopped and closed its links.
 func (f *Fleet) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	for _, b := range f.buses {
-		wg.Go(func() { b.run(ctx) })
+	f.mu.Lock()
+	f.ctx = ctx
+	l := f.now.Load()
+	for _, b := range l.buses {
+		f.start(b)
 	}
-	for _, d := range f.devices {
-		if d.cfg.Immediate != nil {
-			wg.Go(func() { d.cfg.Immediate.Run(ctx, f.cfg.Sink) })
-		}
+	for _, d := range l.devices {
+		f.startDirect(d)
 	}
-	wg.Wait()
+	f.mu.Unlock()
+	<-ctx.Done()
+	f.mu.Lock()
+	f.ended = true
+	f.mu.Unlock()
+	f.work.Wait()
 	return nil
 }
 
+// start begins the work of a bus if the fleet works. Call it with mu held.
+func (f *Fleet) start(b *bus) {
+	if f.ctx == nil || f.ended {
+		return
+	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	b.cancel, b.done = cancel, make(chan struct{})
+	for _, l := range b.lanes {
+		l.queue.open()
+	}
+	f.work.Go(func() {
+		defer close(b.done)
+		defer cancel()
+		b.run(ctx)
+	})
+}
+
+// startDirect begins the work of a device without a line, if it is one and the fleet works. Call it with mu held.
+func (f *Fleet) startDirect(d *device) {
+	if d.cfg.Immediate == nil || f.ctx == nil || f.ended {
+		return
+	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	d.cancel, d.done = cancel, make(chan struct{})
+	f.work.Go(func() {
+		defer close(d.done)
+		defer cancel()
+		d.cfg.Immediate.Run(ctx, f.cfg.Sink)
+	})
+}
+
 // route is the device of a tag, or nil.
-func (f *Fleet) route(ref tag.Ref) *device {
-	if ref == 0 || int(ref) > len(f.routes) {
+func (l *layout) route(ref tag.Ref) *device {
+	if ref == 0 || int(ref) > len(l.routes) {
 		return nil
 	}
-	return f.routes[ref-1]
+	return l.routes[ref-1]
 }
 
 // part is what one lane, or one device without a line, has of a batch.
@@ -140,7 +154,7 @@ type part struct {
 
 // Execute implements tag.Field. Commands of one line are carried out in their order; lines work at the same time.
 func (f *Fleet) Execute(ctx context.Context, cmds []tag.Command) {
-	if d := f.onlyDirect(cmds); d != nil {
+	if d := f.now.Load().onlyDirect(cmds); d != nil {
 		d.cfg.Immediate.Execute(cmds, f.cfg.Sink)
 		d.stats.executed(len(cmds))
 		return
@@ -150,9 +164,10 @@ func (f *Fleet) Execute(ctx context.Context, cmds []tag.Command) {
 
 // Submit implements tag.Submitter. What needs no line is carried out at once.
 func (f *Fleet) Submit(ctx context.Context, cmds []tag.Command) (wait func()) {
+	l := f.now.Load()
 	var parts []part
 	for i := range cmds {
-		d := f.route(cmds[i].Ref)
+		d := l.route(cmds[i].Ref)
 		if d == nil {
 			cmds[i].Status = tag.BadNodeIDUnknown
 			continue
@@ -180,16 +195,16 @@ func (f *Fleet) Submit(ctx context.Context, cmds []tag.Command) (wait func()) {
 }
 
 // onlyDirect is the device without a line that all commands are for, or nil: the common case, done without copies.
-func (f *Fleet) onlyDirect(cmds []tag.Command) *device {
+func (l *layout) onlyDirect(cmds []tag.Command) *device {
 	if len(cmds) == 0 {
 		return nil
 	}
-	d := f.route(cmds[0].Ref)
+	d := l.route(cmds[0].Ref)
 	if d == nil || d.lane != nil {
 		return nil
 	}
 	for i := range cmds[1:] {
-		if f.route(cmds[i+1].Ref) != d {
+		if l.route(cmds[i+1].Ref) != d {
 			return nil
 		}
 	}
@@ -260,10 +275,11 @@ func (p *part) wait(ctx context.Context, cmds []tag.Command) {
 
 // Refresh implements tag.Field. Readers that ask for the same line at the same time share its exchanges.
 func (f *Fleet) Refresh(ctx context.Context, refs []tag.Ref) tag.Status {
+	l := f.now.Load()
 	byDevice := map[*device][]tag.Ref{}
 	var order []*device
 	for _, ref := range refs {
-		d := f.route(ref)
+		d := l.route(ref)
 		if d == nil || !d.readable(ref) {
 			continue
 		}
@@ -296,7 +312,7 @@ func (f *Fleet) Refresh(ctx context.Context, refs []tag.Ref) tag.Status {
 
 // Operate implements tag.Field.
 func (f *Fleet) Operate(ctx context.Context, name string, op tag.Op) tag.Status {
-	d := f.byName[name]
+	d := f.now.Load().byName[name]
 	if d == nil {
 		return tag.BadNodeIDUnknown
 	}
@@ -331,8 +347,9 @@ func (d *device) switched(ctx context.Context, on bool) tag.Status {
 
 // Devices returns a snapshot of every device, in the order of the configuration.
 func (f *Fleet) Devices() []DeviceStats {
-	out := make([]DeviceStats, len(f.devices))
-	for i, d := range f.devices {
+	devices := f.now.Load().devices
+	out := make([]DeviceStats, len(devices))
+	for i, d := range devices {
 		out[i] = d.stats.snapshot()
 	}
 	return out
@@ -340,7 +357,7 @@ func (f *Fleet) Devices() []DeviceStats {
 
 // Device returns a snapshot of one device.
 func (f *Fleet) Device(name string) (DeviceStats, bool) {
-	d := f.byName[name]
+	d := f.now.Load().byName[name]
 	if d == nil {
 		return DeviceStats{}, false
 	}
@@ -349,8 +366,9 @@ func (f *Fleet) Device(name string) (DeviceStats, bool) {
 
 // Buses returns a snapshot of every bus, in the order of the configuration.
 func (f *Fleet) Buses() []BusStats {
-	out := make([]BusStats, len(f.buses))
-	for i, b := range f.buses {
+	buses := f.now.Load().buses
+	out := make([]BusStats, len(buses))
+	for i, b := range buses {
 		out[i] = b.snapshot()
 	}
 	return out

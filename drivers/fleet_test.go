@@ -41,7 +41,7 @@ func (s *store) Run(ctx context.Context, sink tag.Sink) { <-ctx.Done() }
 func withStore(t *testing.T, r *rig, n int) *store {
 	t.Helper()
 	var defs []tag.Def
-	for _, d := range r.cfg.Table.All() {
+	for _, d := range r.table.Load().All() {
 		defs = append(defs, *d)
 	}
 	s := &store{}
@@ -53,12 +53,9 @@ func withStore(t *testing.T, r *rig, n int) *store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.cfg.Table = table
-	for _, d := range r.devices {
-		d.table = table
-	}
-	r.routes = append(r.routes, make([]*device, n)...)
-	if err := r.add(DeviceConfig{Name: "scratch", Immediate: s}, nil); err != nil {
+	r.config.Table = table
+	r.config.Devices = append(r.config.Devices, DeviceConfig{Name: "scratch", Immediate: s})
+	if err := r.Apply(r.config); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -107,7 +104,7 @@ func TestDirectWritesDoNotAllocate(t *testing.T) {
 	r := newRig(t, BusConfig{}, newPlant(time.Hour, 1))
 	withStore(t, r, 1)
 	quiet := quietStore{}
-	r.devices[1].cfg.Immediate = quiet
+	r.now.Load().devices[1].cfg.Immediate = quiet
 	cmds := []tag.Command{{Ref: 2}, {Ref: 2}, {Ref: 2}}
 	if n := testing.AllocsPerRun(100, func() { r.Execute(t.Context(), cmds) }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -155,7 +152,7 @@ func steadyLane(tb testing.TB) *lane {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	l := f.devices[0].lane
+	l := f.now.Load().devices[0].lane
 	l.base, l.up = time.Now(), true
 	l.devices[0].scans[0].period = 1
 	return l

@@ -16,11 +16,19 @@ const maxJobs = 4096
 
 // queue is what clients ask of a lane, in order of arrival.
 type queue struct {
-	mu     *sync.Mutex // guards jobs, pending, closed, and the unfinished part of every job in jobs
-	jobs   []*job
-	shared *job          // a job of readings alone that has not begun: whoever asks meanwhile joins it
-	closed bool          // the lane has ended
-	wake   chan struct{} // of one entry: the lane may be asleep
+	mu      *sync.Mutex // guards all but wake, and the unfinished part of every job in jobs
+	jobs    []*job
+	shared  *job          // a job of readings alone that has not begun: whoever asks meanwhile joins it
+	changes []change      // for the lane to make before its next exchange
+	works   bool          // the lane has begun and not ended
+	closed  bool          // the lane has ended
+	wake    chan struct{} // of one entry: the lane may be asleep
+}
+
+// change is something to be done between two exchanges, in the lane's goroutine.
+type change struct {
+	do   func()
+	done chan struct{} // closed when it was done
 }
 
 // How far a command has come.
@@ -75,6 +83,46 @@ func (q *queue) ring() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
+	}
+}
+
+// open notes that the lane begins its work.
+func (q *queue) open() {
+	q.mu.Lock()
+	q.works = true
+	q.mu.Unlock()
+}
+
+// between has the lane do something between two exchanges, before all that waits. Of a lane that does not work it is
+// done at once. The channel is closed when it was done.
+func (q *queue) between(do func()) <-chan struct{} {
+	c := change{do, make(chan struct{})}
+	q.mu.Lock()
+	works := q.works
+	if works {
+		q.changes = append(q.changes, c)
+		q.ring()
+	}
+	q.mu.Unlock()
+	if !works {
+		c.make()
+	}
+	return c.done
+}
+
+func (c *change) make() {
+	c.do()
+	close(c.done)
+}
+
+// change makes the changes that were asked for.
+func (q *queue) change() {
+	q.mu.Lock()
+	changes := q.changes
+	q.changes = nil
+	q.mu.Unlock()
+	for i := range changes {
+		changes[i].make()
 	}
 }
 
@@ -194,8 +242,9 @@ func (q *queue) refuse() {
 // close refuses what waits and all that comes later.
 func (q *queue) close() {
 	q.mu.Lock()
-	q.closed = true
+	q.closed, q.works = true, false
 	q.mu.Unlock()
+	q.change()
 	q.refuse()
 }
 
@@ -242,7 +291,12 @@ func (l *lane) confirm(j *job, status tag.Status) {
 
 // write carries one command out and returns its status.
 func (l *lane) write(ctx context.Context, d *device, c tag.Command) tag.Status {
-	if d.disabled {
+	switch {
+	case d.gone && d.heir == nil:
+		return tag.BadNodeIDUnknown
+	case d.gone:
+		return tag.BadNoCommunication // it was checked against what its tag was
+	case d.disabled:
 		return tag.BadOutOfService
 	}
 	if d.silent && d.retryAt > l.now() {
@@ -286,7 +340,7 @@ func (l *lane) write(ctx context.Context, d *device, c tag.Command) tag.Status {
 // tell logs a write that failed, and whether it may have happened.
 func (l *lane) tell(d *device, ref tag.Ref, status tag.Status, err error) {
 	name := d.cfg.Name
-	if def := d.table.Def(ref); def != nil {
+	if def := d.table.Load().Def(ref); def != nil {
 		name = def.FullName()
 	}
 	switch status {
@@ -300,6 +354,11 @@ func (l *lane) tell(d *device, ref tag.Ref, status tag.Status, err error) {
 // refresh reads the first of refs and what comes with it, publishes, and returns the rest. A device that is silent or
 // off has had its readings published: they are bad.
 func (l *lane) refresh(ctx context.Context, d *device, refs []tag.Ref) []tag.Ref {
+	if d.gone {
+		if d, refs = d.heirOf(refs); len(refs) == 0 {
+			return nil
+		}
+	}
 	if d.disabled || d.silent && d.retryAt > l.now() {
 		return nil
 	}

@@ -170,11 +170,12 @@ func (r *record) statuses(ref tag.Ref) []tag.Status {
 // rig is a fleet on paper: one bus, and a device for each plant with tags 1, 2, ... in order.
 type rig struct {
 	*Fleet
-	link *wire
-	sink *record
-	log  *bytes.Buffer
-	logM sync.Mutex
-	stop func()
+	config Config // as it is applied
+	link   *wire
+	sink   *record
+	log    *bytes.Buffer
+	logM   sync.Mutex
+	stop   func()
 }
 
 func (r *rig) Write(p []byte) (int, error) {
@@ -208,6 +209,7 @@ func newRig(t *testing.T, bus BusConfig, plants ...*plant) *rig {
 		t.Fatal(err)
 	}
 	cfg.Table = table
+	r.config = cfg
 	if r.Fleet, err = NewFleet(cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -60,9 +60,14 @@ type Device struct {
 	mu    sync.Mutex // guards the fields below, and is held while publishing: readings leave in the order in which they were made
 	slots []slot
 	batch []tag.Sample
+	start time.Time // of the waves' grids; zero before Run
+	heir  *Device   // what took its place: it answers for this one
 }
 
-var _ drivers.Immediate = (*Device)(nil)
+var (
+	_ drivers.Immediate = (*Device)(nil)
+	_ drivers.Successor = (*Device)(nil)
+)
 
 // New makes a device.
 func New(name string, tags []Tag) (*Device, error) {
@@ -118,10 +123,44 @@ func (d *Device) Restore(s tag.Sample) bool {
 	return true
 }
 
+// Succeed implements drivers.Successor: tags that were there before with the same type hold what they held, unless
+// their range forbids it now, and waves go on where they were. From then on old has d answer for it.
+func (d *Device) Succeed(old drivers.Immediate) {
+	o, ok := old.(*Device)
+	if !ok || o == d {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.start, o.heir = o.start, d
+	for i := range d.slots {
+		s := &d.slots[i]
+		was := o.slot(s.sample.Ref)
+		if was == nil || was.typ != s.typ {
+			continue
+		}
+		if v := was.sample.Value; v.IsNull() || s.check(&tag.Command{Value: v}) == tag.Good {
+			s.sample = was.sample
+		}
+	}
+}
+
+// lock locks the device that answers, and returns it.
+func (d *Device) lock() *Device {
+	for d.mu.Lock(); d.heir != nil; d.mu.Lock() {
+		next := d.heir
+		d.mu.Unlock()
+		d = next
+	}
+	return d
+}
+
 // Execute implements drivers.Immediate. A command's status and SourceTimestamp are stored with its value.
 func (d *Device) Execute(cmds []tag.Command, sink tag.Sink) {
 	now := tag.Now()
-	d.mu.Lock()
+	d = d.lock()
 	defer d.mu.Unlock()
 	d.batch = d.batch[:0]
 	for i := range cmds {
@@ -202,7 +241,7 @@ func (s *slot) store(c *tag.Command, now tag.Time) tag.Status {
 
 // Refresh implements drivers.Immediate.
 func (d *Device) Refresh(refs []tag.Ref, sink tag.Sink) {
-	d.mu.Lock()
+	d = d.lock()
 	defer d.mu.Unlock()
 	d.batch = d.batch[:0]
 	for _, ref := range refs {

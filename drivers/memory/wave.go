@@ -81,14 +81,14 @@ func (d *Device) addWave(t *Tag, slot int) {
 	d.waves = append(d.waves, group{w.Every, []wave{w}})
 }
 
-// Run implements drivers.Immediate. Each step has a grid of its own, counted from the start: a step that comes late
-// moves none of the later ones, and one that was missed is left out.
+// Run implements drivers.Immediate. Each step has a grid of its own, counted from the start, or from that of the device
+// before: a step that comes late moves none of the later ones, and one that was missed is left out.
 func (d *Device) Run(ctx context.Context, sink tag.Sink) {
-	start := time.Now()
-	d.begin(sink)
+	start := d.begin(sink)
 	next := make([]time.Duration, len(d.waves))
 	for i := range next {
-		next[i] = d.waves[i].every
+		every := d.waves[i].every
+		next[i] = (time.Since(start)/every + 1) * every
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -112,11 +112,14 @@ func (d *Device) Run(ctx context.Context, sink tag.Sink) {
 	}
 }
 
-// begin publishes what all tags hold.
-func (d *Device) begin(sink tag.Sink) {
+// begin publishes what all tags hold, and returns the start of the grids.
+func (d *Device) begin(sink tag.Sink) time.Time {
 	now := tag.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.start.IsZero() {
+		d.start = time.Now()
+	}
 	d.batch = d.batch[:0]
 	for i := range d.slots {
 		if s := &d.slots[i].sample; s.At.IsZero() {
@@ -128,6 +131,7 @@ func (d *Device) begin(sink tag.Sink) {
 		sink.Publish(d.batch)
 	}
 	d.forget()
+	return d.start
 }
 
 // move makes one step of a group; at is its moment since the start.
