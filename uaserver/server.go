@@ -324,7 +324,9 @@ func (s *Server) euRange(n *address.Node) (low, high float64, ok bool) {
 		if inverse || target.BrowseNS != 0 || target.BrowseName != "EURange" || kind.ID != wire.NumericID(0, id.HasProperty) {
 			return true
 		}
-		r := wire.NewReader(target.Value.Bytes())
+		items := []address.ReadItem{{Node: target, Attribute: ua.AttributeIDValue}}
+		s.space.Read(context.Background(), address.MayRead, items)
+		r := wire.NewReader(items[0].Result.Value.Bytes())
 		if r.Uint8() != 22 { // an ExtensionObject
 			return true
 		}

@@ -92,12 +92,18 @@ type Def struct {
 	Unit        string
 	HasRange    bool
 	Low, High   float64 // EURange, and the limits of a write
+	Instrument  Span    // what the instrument can give; zero is not known
+	Decimals    uint8   // 1 + places behind the point that are worth showing; 0 is not known
+	States      States  // texts of a discrete value
 	Description string
 	Definition  string // how the value comes about, for people: address and scaling
 	Memory      bool   // lives in the gateway: takes a written status and SourceTimestamp
 	Poll        time.Duration
 	History     bool
 }
+
+// Span is a range of numbers. The zero Span is none.
+type Span struct{ Low, High float64 }
 
 // FullName is the name that is unique in the site: device, dot, name.
 func (d *Def) FullName() string { return d.Device + "." + d.Name }

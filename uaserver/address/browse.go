@@ -42,7 +42,7 @@ func (s *Space) Browse(dst []byte, d *BrowseDescription, from Position, max int)
 		if n == nil {
 			return dst, 0, Position{}, ua.StatusBadNodeIDUnknown
 		}
-		from = Position{list: n.links.Load(), serial: v.serial}
+		from = Position{list: v.linksOf(n), serial: v.serial}
 		v = s.now.Load() // one that knows every reference type in the list: a change shows its view before its lists
 	}
 	stale := from.serial != v.serial

@@ -126,7 +126,7 @@ func (e *edit) linksOf(n *Node) *links {
 }
 
 func (e *edit) removeNode(id wire.NodeID) error {
-	n := e.next.find(id)
+	n := e.next.stored(id)
 	if n == nil {
 		return fmt.Errorf("node %s: unknown, so it cannot be removed", id)
 	}
@@ -190,10 +190,10 @@ func (e *edit) addNode(n *Node) error {
 
 // ends finds what a reference names.
 func (e *edit) ends(r Reference) (source, target *Node, kind uint16, err error) {
-	if source = e.next.find(r.Source); source == nil {
+	if source = e.next.stored(r.Source); source == nil {
 		return nil, nil, 0, fmt.Errorf("reference %s to %s: its source is unknown", r.Source, r.Target)
 	}
-	if target = e.next.find(r.Target); target == nil {
+	if target = e.next.stored(r.Target); target == nil {
 		return nil, nil, 0, fmt.Errorf("reference %s to %s: its target is unknown", r.Source, r.Target)
 	}
 	kind, ok := e.next.kindOf(r.Type)

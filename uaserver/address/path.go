@@ -69,7 +69,7 @@ func (v *view) step(at []*Node, step *RelativePathElement) ([]*Node, ua.StatusCo
 	var next []*Node
 	seen := make(map[*Node]bool)
 	for _, n := range at {
-		l := n.links.Load()
+		l := v.linksOf(n)
 		if l == nil {
 			continue
 		}

@@ -91,7 +91,7 @@ func (v *view) kindOf(id wire.NodeID) (uint16, bool) {
 
 // References calls yield for each reference of n until yield returns false: its type, its direction and its other end.
 func (s *Space) References(n *Node, yield func(kind *Node, inverse bool, target *Node) bool) {
-	l := n.links.Load()
+	l := s.now.Load().linksOf(n)
 	if l == nil {
 		return // in no space
 	}

@@ -67,6 +67,14 @@ func New(applicationURI string) (*Space, error) {
 func (s *Space) Find(id wire.NodeID) *Node { return s.now.Load().find(id) }
 
 func (v *view) find(id wire.NodeID) *Node {
+	if n := v.stored(id); n != nil || id.Type != wire.Text {
+		return n
+	}
+	return v.findProperty(id)
+}
+
+// stored finds a node that is kept, not made when somebody looks.
+func (v *view) stored(id wire.NodeID) *Node {
 	switch id.Type {
 	case wire.Numeric:
 		if id.NS == 0 && uint64(id.Num) < uint64(len(v.core)) {

@@ -1,7 +1,6 @@
 package tagspace
 
 import (
-	"strings"
 	"time"
 
 	"github.com/gopcua/opcua/id"
@@ -18,118 +17,110 @@ const plant = address.NamespacePlant
 // devicesID is the folder of all devices.
 var devicesID = wire.TextID(plant, "Devices")
 
-// builder collects the nodes of a plant. Ids are made of names alone, so that no change of the site moves one.
-type builder struct {
-	s     *Space
+// part is the nodes of one device, or of the folder of all devices, with the references to and from them: what a
+// Change adds. It depends on the device and its tags alone.
+type part struct {
 	nodes []*address.Node
 	refs  []address.Reference
-	made  map[string]wire.NodeID // devices and folders, by full name
+	tags  []*address.Node // those of nodes that are tags, in the order in which the tags were given
 }
 
-func newBuilder(s *Space) *builder {
-	b := &builder{s: s, made: map[string]wire.NodeID{}}
-	b.object(devicesID, "Devices", "", wire.NumericID(0, id.ObjectsFolder), id.Organizes, id.FolderType)
-	if s.cfg.State != nil {
-		b.stateType()
-	}
-	for _, d := range s.cfg.Devices {
-		b.device(d.Name, d.Description)
-	}
-	return b
+// entry is a tag that a part is to show.
+type entry struct {
+	ref tag.Ref
+	def *tag.Def
 }
 
-// add makes all that was collected visible at once.
-func (b *builder) add() error { return b.s.cfg.Address.Add(b.nodes, b.refs) }
-
-func (b *builder) link(from wire.NodeID, kind uint32, to wire.NodeID) {
-	b.refs = append(b.refs, address.Reference{Source: from, Type: wire.NumericID(0, kind), Target: to})
+func (p *part) link(from wire.NodeID, kind uint32, to wire.NodeID) {
+	p.refs = append(p.refs, address.Reference{Source: from, Type: wire.NumericID(0, kind), Target: to})
 }
 
 // node adds a node below a parent, with its type.
-func (b *builder) node(n *address.Node, parent wire.NodeID, kind, definition uint32) {
-	b.nodes = append(b.nodes, n)
-	b.link(parent, kind, n.ID)
-	b.link(n.ID, id.HasTypeDefinition, wire.NumericID(0, definition))
+func (p *part) node(n *address.Node, parent wire.NodeID, kind, definition uint32) {
+	p.nodes = append(p.nodes, n)
+	p.link(parent, kind, n.ID)
+	p.link(n.ID, id.HasTypeDefinition, wire.NumericID(0, definition))
 }
 
-func (b *builder) object(node wire.NodeID, name, description string, parent wire.NodeID, kind, definition uint32) {
-	b.node(&address.Node{
+func (p *part) object(node wire.NodeID, name, description string, parent wire.NodeID, kind, definition uint32) {
+	p.node(&address.Node{
 		ID: node, Class: ua.NodeClassObject, BrowseNS: plant, BrowseName: name, Description: description,
 	}, parent, kind, definition)
 }
 
-// device returns the object of a device, which it makes at the first call.
-func (b *builder) device(name, description string) wire.NodeID {
-	if node, ok := b.made[name]; ok {
-		return node
+// root is the nodes that are there without any device.
+func (s *Space) root() (p part) {
+	p.object(devicesID, "Devices", "The devices of the plant.", wire.NumericID(0, id.ObjectsFolder), id.Organizes, id.FolderType)
+	if s.cfg.State != nil {
+		p.stateType()
 	}
-	node := wire.TextID(plant, name)
-	b.made[name] = node
-	b.object(node, name, description, devicesID, id.Organizes, id.BaseObjectType)
-	if b.s.cfg.State != nil {
-		b.state(uint32(len(b.s.devices)), name, node)
+	return p
+}
+
+// device is the object of a device with its tags. number is the device's in the Token of its state nodes.
+func (s *Space) device(d Device, number uint32, tags []entry) (p part) {
+	node := wire.TextID(plant, d.Name)
+	p.object(node, d.Name, d.Description, devicesID, id.Organizes, id.BaseObjectType)
+	if s.cfg.State != nil {
+		p.state(s, number, d.Name, node)
 	}
-	b.s.devices = append(b.s.devices, name)
-	return node
+	folders := map[string]wire.NodeID{}
+	p.tags = make([]*address.Node, len(tags))
+	for i, t := range tags {
+		parent, name := p.parent(node, t.def.Name, folders)
+		p.tags[i] = variable(s, t, name)
+		p.node(p.tags[i], parent, id.HasComponent, variableType(t.def))
+	}
+	return p
 }
 
 // parent returns the object or folder that a tag belongs to: each dot in a tag's name makes a folder.
-func (b *builder) parent(def *tag.Def) (node wire.NodeID, name string) {
-	node = b.device(def.Device, "")
-	name = def.Name
-	full := def.Device
-	for {
-		folder, rest, more := strings.Cut(name, ".")
-		if !more {
-			return node, name
+func (p *part) parent(device wire.NodeID, name string, folders map[string]wire.NodeID) (node wire.NodeID, rest string) {
+	node = device
+	from := 0
+	for end := range len(name) {
+		if name[end] != '.' {
+			continue
 		}
-		full += "." + folder
-		at, ok := b.made[full]
+		at, ok := folders[name[:end]]
 		if !ok {
-			at = wire.TextID(plant, full)
-			b.made[full] = at
-			b.object(at, folder, "", node, id.HasComponent, id.FolderType)
+			at = wire.TextID(plant, device.Str+"."+name[:end])
+			folders[name[:end]] = at
+			p.object(at, name[from:end], "", node, id.HasComponent, id.FolderType)
 		}
-		node, name = at, rest
+		node, from = at, end+1
 	}
+	return node, name[from:]
 }
 
-// tag adds the variable of a tag and returns it.
-func (b *builder) tag(ref tag.Ref, def *tag.Def) *address.Node {
-	parent, name := b.parent(def)
+// variable is the node of a tag.
+func variable(s *Space, t entry, name string) *address.Node {
+	def := t.def
+	full := def.FullName()
 	n := &address.Node{
-		ID: wire.TextID(plant, def.FullName()), Class: ua.NodeClassVariable, BrowseNS: plant, BrowseName: name,
+		ID: wire.TextID(plant, full), Class: ua.NodeClassVariable, BrowseNS: plant, BrowseName: full[len(full)-len(name):],
 		Description: def.Description, DataType: wire.NumericID(0, uint32(def.Kind)), Rank: -1,
 		Access: accessLevel(def), MinSampling: float64(def.Poll) / float64(time.Millisecond),
-		Manager: b.s, Ref: ref,
+		Manager: s, Ref: t.ref,
 	}
 	if def.Len > 0 {
 		n.Rank, n.Dims = 1, []uint32{uint32(def.Len)}
 	}
-	analog := def.Kind.Number()
-	b.node(n, parent, id.HasComponent, variableType(def, analog))
-	if analog && def.HasRange {
-		b.property(n, "EURange", id.Range, structure(id.Range_Encoding_DefaultBinary,
-			wire.AppendFloat64(wire.AppendFloat64(nil, def.Low), def.High)))
-	}
-	if analog && def.Unit != "" {
-		b.property(n, "EngineeringUnits", id.EUInformation,
-			structure(id.EUInformation_Encoding_DefaultBinary, appendUnit(nil, def.Unit)))
-	}
-	if def.Definition != "" {
-		b.property(n, "Definition", id.String, tag.Of(def.Definition))
-	}
 	return n
 }
 
-// variableType is the DataAccess type that has what the site gives of a tag (Part 8, 5.3.2).
-func variableType(def *tag.Def, analog bool) uint32 {
+// variableType is the DataAccess type that has what the site gives of a tag (Part 8, 5.3.2 and 5.3.3).
+func variableType(def *tag.Def) uint32 {
 	switch {
-	case analog && def.HasRange && def.Unit != "":
+	case twoState(def):
+		return id.TwoStateDiscreteType
+	case multiState(def):
+		return id.MultiStateValueDiscreteType
+	case hasRange(def) && hasUnit(def):
 		return id.AnalogUnitRangeType
-	case analog && def.HasRange:
+	case hasRange(def):
 		return id.AnalogItemType
-	case analog && def.Unit != "":
+	case hasUnit(def):
 		return id.AnalogUnitType
 	}
 	return id.DataItemType
@@ -147,54 +138,36 @@ func accessLevel(def *tag.Def) ua.AccessLevelType {
 	return level
 }
 
-// property adds a property of the standard's. Its id cannot meet a tag's: no tag's name begins with $.
-func (b *builder) property(of *address.Node, name string, dataType uint32, value tag.Value) {
-	b.node(&address.Node{
-		ID: wire.TextID(plant, of.ID.Str+".$"+name), Class: ua.NodeClassVariable, BrowseName: name,
-		DataType: wire.NumericID(0, dataType), Rank: -1, Access: ua.AccessLevelTypeCurrentRead, Value: value,
-	}, of.ID, id.HasProperty, id.PropertyType)
+// group is a device with its tags.
+type group struct {
+	Device
+	tags []entry
 }
 
-// structure is a Variant with an ExtensionObject (Part 6, 5.2.2.15).
-func structure(encoding uint32, body []byte) tag.Value {
-	b := wire.AppendNodeID([]byte{22}, wire.NumericID(0, encoding))
-	return tag.OfRaw(wire.AppendByteString(append(b, 1), body))
-}
-
-const unitsURI = "http://www.opcfoundation.org/UA/units/un/cefact" // Part 8, 5.6.4.3
-
-// appendUnit appends an EUInformation (Part 8, 5.6.4.3).
-func appendUnit(dst []byte, unit string) []byte {
-	dst = wire.AppendString(dst, unitsURI)
-	dst = wire.AppendUint32(dst, uint32(unitID(unit)))
-	dst = wire.AppendLocalizedText(dst, "", unit)
-	return wire.AppendLocalizedText(dst, "", unit)
-}
-
-// unitID is the number that Part 8 makes of a unit's UNECE code: its characters as bytes, the last one lowest; -1
-// where there is no code.
-func unitID(unit string) int32 {
-	code, ok := uneceCodes[unit]
-	if !ok {
-		return -1
+// byDevice sorts the tags of a site by device: those of Config.Devices in their order, then the others.
+func byDevice(cfg *Config) []group {
+	groups := make([]group, len(cfg.Devices), len(cfg.Devices)+1)
+	index := make(map[string]int, len(cfg.Devices))
+	for i, d := range cfg.Devices {
+		groups[i].Device, index[d.Name] = d, i
 	}
-	n := int32(0)
-	for i := range len(code) {
-		n = n<<8 | int32(code[i])
+	for ref, def := range cfg.Table.All() {
+		i, ok := index[def.Device]
+		if !ok {
+			i = len(groups)
+			index[def.Device] = i
+			groups = append(groups, group{Device: Device{Name: def.Device}})
+		}
+		groups[i].tags = append(groups[i].tags, entry{ref, def})
 	}
-	return n
+	return groups
 }
 
-// uneceCodes are the codes of UNECE Recommendation 20 for units as people write them.
-var uneceCodes = map[string]string{
-	"%": "P1", "‰": "NX", "ppm": "59", "°C": "CEL", "°F": "FAH", "K": "KEL",
-	"Pa": "PAL", "hPa": "A97", "kPa": "KPA", "MPa": "MPA", "bar": "BAR", "mbar": "MBR", "psi": "PS",
-	"V": "VLT", "mV": "2Z", "kV": "KVT", "A": "AMP", "mA": "4K", "Ω": "OHM", "Hz": "HTZ", "kHz": "KHZ",
-	"W": "WTT", "kW": "KWT", "MW": "MAW", "Wh": "WHR", "kWh": "KWH", "MWh": "MWH", "J": "JOU", "kJ": "KJO",
-	"VA": "D46", "kVA": "KVA", "var": "D44", "kvar": "KVR",
-	"m": "MTR", "mm": "MMT", "cm": "CMT", "km": "KMT", "µm": "4H", "m²": "MTK", "m³": "MTQ", "l": "LTR", "ml": "MLT",
-	"g": "GRM", "kg": "KGM", "t": "TNE", "N": "NEW", "Nm": "NU",
-	"s": "SEC", "ms": "C26", "min": "MIN", "h": "HUR", "d": "DAY",
-	"m/s": "MTS", "km/h": "KMH", "m³/h": "MQH", "m³/s": "MQS", "l/min": "L2", "kg/h": "E93", "kg/s": "KGS",
-	"rpm": "RPM", "1/min": "RPM", "°": "DD", "rad": "C81", "lx": "LUX", "dB": "2N",
+// change is what adds all parts.
+func change(parts []part) (c address.Change) {
+	for i := range parts {
+		c.Add = append(c.Add, parts[i].nodes...)
+		c.References = append(c.References, parts[i].refs...)
+	}
+	return c
 }

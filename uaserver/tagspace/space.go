@@ -38,6 +38,7 @@ type Space struct {
 	field   tag.Field // set once, by Join
 	slots   []slot    // by Ref-1
 	devices []string  // names, by number in the Token of state nodes
+	born    tag.Time  // SourceTimestamp of what the site says of a tag
 	refresh refreshes
 }
 
@@ -57,22 +58,21 @@ func New(cfg Config) (*Space, error) {
 	if cfg.Refresh <= 0 {
 		cfg.Refresh = 5 * time.Second
 	}
-	s := &Space{cfg: cfg, slots: make([]slot, cfg.Table.Slots())}
+	s := &Space{cfg: cfg, slots: make([]slot, cfg.Table.Slots()), born: tag.Now()}
 	s.refresh.init()
-	b := newBuilder(s)
-	now := tag.Now()
-	blocks := map[string]*address.Block{} // what is polled together changes together
-	for ref, def := range cfg.Table.All() {
-		block := blocks[def.Device]
-		if block == nil {
-			block = address.NewBlock(cfg.Account)
-			blocks[def.Device] = block
+	parts := []part{s.root()}
+	for _, group := range byDevice(&cfg) {
+		p := s.device(group.Device, uint32(len(s.devices)), group.tags)
+		s.devices = append(s.devices, group.Name)
+		block := address.NewBlock(cfg.Account) // what is polled together changes together
+		for i, t := range group.tags {
+			sl := &s.slots[t.ref-1]
+			sl.def, sl.series = t.def, block.New(p.tags[i])
+			sl.series.Append(tag.Sample{Ref: t.ref, Status: tag.BadWaitingForInitialData, At: s.born})
 		}
-		sl := &s.slots[ref-1]
-		sl.def, sl.series = def, block.New(b.tag(ref, def))
-		sl.series.Append(tag.Sample{Ref: ref, Status: tag.BadWaitingForInitialData, At: now})
+		parts = append(parts, p)
 	}
-	if err := b.add(); err != nil {
+	if err := cfg.Address.Apply(change(parts)); err != nil {
 		return nil, fmt.Errorf("tagspace: %w", err)
 	}
 	return s, nil
@@ -127,9 +127,9 @@ func (s *Space) Last(ref tag.Ref) (v tag.Sample, verified tag.Time, ok bool) {
 	return sl.series.Last()
 }
 
-// Series implements address.NodeManager: state nodes have none, they are sampled by reading.
+// Series implements address.NodeManager: properties and state nodes have none, they are sampled by reading.
 func (s *Space) Series(n *address.Node) *address.Series {
-	if sl := s.slot(n.Ref); sl != nil {
+	if sl := s.slot(n.Ref); sl != nil && n.Token == 0 {
 		return sl.series
 	}
 	return nil
@@ -144,15 +144,20 @@ func (s *Space) Read(_ context.Context, items []address.ReadItem) {
 		if it.Result.Status.IsBad() {
 			continue
 		}
-		if sl := s.slot(it.Node.Ref); sl != nil {
+		switch sl := s.slot(it.Node.Ref); {
+		case it.Node.Ref == 0:
+			s.readState(it, now)
+		case sl == nil:
+			it.Result.Status, it.Result.Server = tag.BadNodeIDUnknown, now
+		case it.Node.Token != 0:
+			s.readProperty(it, sl, now)
+		default:
 			last, verified, _ := sl.series.Last()
 			it.Result.Value, it.Result.Status = last.Value, last.Status
 			it.Result.Source, it.Result.Server = last.At, verified
 			if sl.def.Memory {
 				it.Result.Server = now
 			}
-		} else {
-			s.readState(it)
 		}
 		if it.Range != "" && !it.Result.Status.IsBad() {
 			cut(it)

@@ -95,6 +95,11 @@ type plantT struct {
 
 func newPlant(t testing.TB) *plantT {
 	t.Helper()
+	return newPlantOf(t, defs)
+}
+
+func newPlantOf(t testing.TB, defs []tag.Def) *plantT {
+	t.Helper()
 	space, err := address.New("urn:test")
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +109,7 @@ func newPlant(t testing.TB) *plantT {
 		t.Fatal(err)
 	}
 	state := func(device string) DeviceState {
-		return DeviceState{State: 2, Requests: 7, Errors: 3, LastError: device + ": mute", Latency: 1500 * time.Microsecond, LastGood: 42}
+		return DeviceState{State: 2, Requests: 7, Errors: 3, LastError: device + ": mute", Latency: 1500 * time.Microsecond, LastGood: 42, Model: "M1"}
 	}
 	s, err := New(Config{Table: table, Address: space, State: state, Devices: []Device{{Name: "scratch", Description: "memory"}}})
 	if err != nil {
@@ -161,7 +166,11 @@ func TestNodes(t *testing.T) {
 	p := newPlant(t)
 	var lines []string
 	p.tree(p.node(t, "Devices"), 0, &lines)
-	const states = ` HasComponent ns=2;s=DEV.$state $state BaseDataVariableType
+	const states = ` HasComponent ns=2;s=DEV.$id $id BaseObjectType
+  HasProperty ns=2;s=DEV.$id.Manufacturer Manufacturer PropertyType
+  HasProperty ns=2;s=DEV.$id.Model Model PropertyType
+  HasProperty ns=2;s=DEV.$id.SoftwareRevision SoftwareRevision PropertyType
+ HasComponent ns=2;s=DEV.$state $state BaseDataVariableType
  HasComponent ns=2;s=DEV.$lastGood $lastGood BaseDataVariableType
  HasComponent ns=2;s=DEV.$requests $requests BaseDataVariableType
  HasComponent ns=2;s=DEV.$errors $errors BaseDataVariableType
@@ -203,9 +212,6 @@ Organizes ns=2;s=boiler boiler BaseObjectType
 	if !strings.Contains(string(units), "°C") || !strings.Contains(string(units), string(wire.AppendUint32(nil, 4408652))) {
 		t.Errorf("EngineeringUnits %x", units)
 	}
-	if unitID("furlong") != -1 || unitID("%") != 20529 {
-		t.Error("unit ids")
-	}
 }
 
 func TestDeviceState(t *testing.T) {
@@ -213,11 +219,14 @@ func TestDeviceState(t *testing.T) {
 	for name, want := range map[string]tag.Value{
 		"boiler.$state": tag.Of(int32(2)), "boiler.$lastGood": tag.Of(tag.Time(42)), "boiler.$requests": tag.Of(uint64(7)),
 		"boiler.$errors": tag.Of(uint64(3)), "boiler.$lastError": tag.Of("boiler: mute"), "boiler.$latency": tag.Of(1.5),
-		"scratch.$lastError": tag.Of("scratch: mute"),
+		"scratch.$lastError": tag.Of("scratch: mute"), "boiler.$id.Model": tag.Of("M1"),
 	} {
 		if v := p.read(t, name, ""); !v.Value.Equal(want) || v.Status != tag.Good || v.Source == 0 {
 			t.Errorf("%s: %v %v, want %v", name, v.Value, v.Status, want)
 		}
+	}
+	if v := p.read(t, "boiler.$id.Manufacturer", ""); v.Status != tag.BadWaitingForInitialData || !v.Value.IsNull() || v.Server == 0 {
+		t.Errorf("a manufacturer that is not known: %v", v)
 	}
 	n := p.node(t, "boiler.$state")
 	if !p.space.IsSubtype(n.DataType, wire.NumericID(0, id.Enumeration)) {

@@ -1,6 +1,7 @@
 package tagspace
 
 import (
+	"strings"
 	"time"
 
 	"github.com/gopcua/opcua/id"
@@ -11,7 +12,7 @@ import (
 	"edged/uaserver/wire"
 )
 
-// DeviceState is how a device is and what it did.
+// DeviceState is how a device is, what it did and what it says of itself.
 type DeviceState struct {
 	State     int32 // 0 offline, 1 online, 2 degraded
 	LastGood  tag.Time
@@ -19,22 +20,39 @@ type DeviceState struct {
 	Errors    uint64
 	LastError string        // with the raw code
 	Latency   time.Duration // of the last answered request
+
+	// What the device says of itself; empty as long as it is not known.
+	Manufacturer, Model, SoftwareRevision string
 }
 
-// stateNodes are the variables of each device's state, by field number in a node's Token.
+// stateNodes are the variables of each device's state and identification, by field number in a node's Token.
 var stateNodes = [...]struct {
-	name     string
-	dataType uint32 // 0: the plant's own enumeration
-	value    func(d *DeviceState) tag.Value
+	name        string
+	dataType    uint32 // 0: the plant's own enumeration
+	description string
+	value       func(d *DeviceState) tag.Value // null: not known
 }{
-	{"$state", 0, func(d *DeviceState) tag.Value { return tag.Of(d.State) }},
-	{"$lastGood", id.UtcTime, func(d *DeviceState) tag.Value { return tag.Of(d.LastGood) }},
-	{"$requests", id.UInt64, func(d *DeviceState) tag.Value { return tag.Of(d.Requests) }},
-	{"$errors", id.UInt64, func(d *DeviceState) tag.Value { return tag.Of(d.Errors) }},
-	{"$lastError", id.String, func(d *DeviceState) tag.Value { return tag.Of(d.LastError) }},
-	{"$latency", id.Duration, func(d *DeviceState) tag.Value {
+	{"$state", 0, "How the device is: 0 offline, 1 online, 2 degraded.", func(d *DeviceState) tag.Value { return tag.Of(d.State) }},
+	{"$lastGood", id.UtcTime, "When the device last answered.", func(d *DeviceState) tag.Value { return tag.Of(d.LastGood) }},
+	{"$requests", id.UInt64, "Requests to the device.", func(d *DeviceState) tag.Value { return tag.Of(d.Requests) }},
+	{"$errors", id.UInt64, "Requests that failed.", func(d *DeviceState) tag.Value { return tag.Of(d.Errors) }},
+	{"$lastError", id.String, "Last failure, with the raw code.", func(d *DeviceState) tag.Value { return tag.Of(d.LastError) }},
+	{"$latency", id.Duration, "How long the last answered request took, in milliseconds.", func(d *DeviceState) tag.Value {
 		return tag.Of(float64(d.Latency) / float64(time.Millisecond)) // Duration is in ms (Part 3, 8.13)
 	}},
+	{identification + ".Manufacturer", id.String, "Who made the device.", func(d *DeviceState) tag.Value { return known(d.Manufacturer) }},
+	{identification + ".Model", id.String, "Model of the device.", func(d *DeviceState) tag.Value { return known(d.Model) }},
+	{identification + ".SoftwareRevision", id.String, "Version of the device's software.", func(d *DeviceState) tag.Value { return known(d.SoftwareRevision) }},
+}
+
+// identification is the object of a device that holds what the device says of itself.
+const identification = "$id"
+
+func known(text string) tag.Value {
+	if text == "" {
+		return tag.Value{}
+	}
+	return tag.Of(text)
 }
 
 // stateNames are the names of DeviceState.State.
@@ -47,7 +65,7 @@ var (
 )
 
 // stateType adds the data type of $state, with its names (Part 3, 5.8.3 and 8.40).
-func (b *builder) stateType() {
+func (p *part) stateType() {
 	fields := wire.AppendUint32(nil, uint32(len(stateNames)))
 	texts := wire.AppendUint32([]byte{0x80 | 21}, uint32(len(stateNames)))
 	for i, name := range stateNames {
@@ -57,36 +75,42 @@ func (b *builder) stateType() {
 		fields = wire.AppendString(fields, name)
 		texts = wire.AppendLocalizedText(texts, "", name)
 	}
-	b.nodes = append(b.nodes, &address.Node{
+	p.nodes = append(p.nodes, &address.Node{
 		ID: stateTypeID, Class: ua.NodeClassDataType, BrowseNS: plant, BrowseName: "DeviceState",
-		Value: structure(id.EnumDefinition_Encoding_DefaultBinary, fields),
+		Description: "How a device is.", Value: structure(id.EnumDefinition_Encoding_DefaultBinary, fields),
 	})
-	b.link(enumerationID, id.HasSubtype, stateTypeID)
-	b.node(&address.Node{
+	p.link(enumerationID, id.HasSubtype, stateTypeID)
+	p.node(&address.Node{
 		ID: stateNamesID, Class: ua.NodeClassVariable, BrowseName: "EnumStrings",
 		DataType: wire.NumericID(0, id.LocalizedText), Rank: 1, Dims: []uint32{uint32(len(stateNames))},
 		Access: ua.AccessLevelTypeCurrentRead, Value: tag.OfRaw(texts),
 	}, stateTypeID, id.HasProperty, id.PropertyType)
 }
 
-// state adds the state nodes of a device with that number.
-func (b *builder) state(device uint32, name string, parent wire.NodeID) {
+// state adds the state and identification nodes of a device with that number.
+func (p *part) state(s *Space, device uint32, name string, parent wire.NodeID) {
+	about := wire.TextID(plant, name+"."+identification)
+	p.object(about, identification, "What the device says of itself.", parent, id.HasComponent, id.BaseObjectType)
 	for field, st := range stateNodes {
-		dataType := wire.NumericID(0, st.dataType)
-		if st.dataType == 0 {
-			dataType = stateTypeID
-		}
-		b.node(&address.Node{
+		n := &address.Node{
 			ID: wire.TextID(plant, name+"."+st.name), Class: ua.NodeClassVariable, BrowseNS: plant, BrowseName: st.name,
-			DataType: dataType, Rank: -1, Access: ua.AccessLevelTypeCurrentRead,
-			Manager: b.s, Token: device<<8 | uint32(field),
-		}, parent, id.HasComponent, id.BaseDataVariableType)
+			Description: st.description, DataType: wire.NumericID(0, st.dataType), Rank: -1,
+			Access: ua.AccessLevelTypeCurrentRead, Manager: s, Token: device<<8 | uint32(field),
+		}
+		if st.dataType == 0 {
+			n.DataType = stateTypeID
+		}
+		if own, ok := strings.CutPrefix(st.name, identification+"."); ok {
+			n.BrowseName = own
+			p.node(n, about, id.HasProperty, id.PropertyType)
+			continue
+		}
+		p.node(n, parent, id.HasComponent, id.BaseDataVariableType)
 	}
 }
 
-// readState answers an item of a state node.
-func (s *Space) readState(it *address.ReadItem) {
-	now := tag.Now()
+// readState answers an item of a state or identification node. What is not known is waited for.
+func (s *Space) readState(it *address.ReadItem, now tag.Time) {
 	device, field := it.Node.Token>>8, it.Node.Token&0xFF
 	if int(device) >= len(s.devices) || int(field) >= len(stateNodes) {
 		it.Result.Status, it.Result.Server = tag.BadNodeIDUnknown, now
@@ -95,4 +119,7 @@ func (s *Space) readState(it *address.ReadItem) {
 	st := s.cfg.State(s.devices[device])
 	it.Result.Value = stateNodes[field].value(&st)
 	it.Result.Source, it.Result.Server = now, now
+	if it.Result.Value.IsNull() {
+		it.Result.Status = tag.BadWaitingForInitialData
+	}
 }

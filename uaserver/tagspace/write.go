@@ -111,7 +111,7 @@ func (s *Space) command(it *address.WriteItem) (cmd tag.Command, status tag.Stat
 	if status = place(&cmd, def, it.Range); status != tag.Good {
 		return cmd, status
 	}
-	if def.HasRange && !within(cmd.Value, def.Low, def.High) {
+	if def.HasRange && !within(cmd.Value, def.Low, def.High) || multiState(def) && !named(def, cmd.Value) {
 		return cmd, tag.BadOutOfRange
 	}
 	return cmd, tag.Good
@@ -140,6 +140,15 @@ func place(cmd *tag.Command, def *tag.Def, text string) tag.Status {
 	}
 	cmd.Part, cmd.From = true, int(r.Low)
 	return tag.Good
+}
+
+// named reports whether a discrete value is one of those that have a text (Part 8, 5.3.3.4).
+func named(def *tag.Def, v tag.Value) bool {
+	n, ok := v.Int()
+	if ok {
+		_, ok = def.States.Text(n)
+	}
+	return ok
 }
 
 // within reports whether a number, or every element of an array of numbers, lies in a range. What is no number does.
