@@ -8,11 +8,28 @@ import (
 	"edged/drivers/tag"
 )
 
+// maxRangeDims is how many dimensions a Range keeps. A range of more is parsed, and no value has such a part.
+const maxRangeDims = 8
+
 // Range is a parsed NumericRange (Part 4, 7.27). The zero Range is the whole value.
 type Range struct {
-	Dims      int    // number of dimensions given; 0: the whole value
-	Low, High uint32 // first and last index of the first dimension, both inclusive
-	sub       [2]uint32
+	Dims      int                         // number of dimensions given; 0: the whole value
+	Low, High uint32                      // first and last index of the first dimension, both inclusive
+	rest      [maxRangeDims - 1][2]uint32 // of the other dimensions
+}
+
+// span is the first and the last index of a dimension.
+func (r *Range) span(i int) (low, high uint32) {
+	if i == 0 {
+		return r.Low, r.High
+	}
+	return r.rest[i-1][0], r.rest[i-1][1]
+}
+
+// last is the last dimension alone.
+func (r *Range) last() Range {
+	low, high := r.span(r.Dims - 1)
+	return Range{Dims: 1, Low: low, High: high}
 }
 
 var errRange = errors.New(`index range is not of the form "2" or "1:3", with the smaller index first`)
@@ -32,11 +49,11 @@ func ParseRange(s string) (Range, error) {
 				return Range{}, errRange
 			}
 		}
-		switch r.Dims {
-		case 0:
+		switch {
+		case r.Dims == 0:
 			r.Low, r.High = low, high
-		case 1:
-			r.sub = [2]uint32{low, high}
+		case r.Dims < maxRangeDims:
+			r.rest[r.Dims-1] = [2]uint32{low, high}
 		}
 		if next < len(s) && s[next] != ',' {
 			return Range{}, errRange
@@ -68,13 +85,16 @@ func rangeOf(v tag.Value, text string) (tag.Value, tag.Status) {
 	return ApplyRange(v, r)
 }
 
-// ApplyRange returns the part of v that r names: elements of an array, characters of a String, bytes of a ByteString;
-// with a second dimension, characters or bytes of an array's elements. What lies beyond the end is left out; a range
-// wholly beyond it, and one that v has no dimension for, is BadIndexRangeNoData. The result shares v's memory.
+// ApplyRange returns the part of v that r names: elements of an array or a matrix, characters of a String, bytes of a
+// ByteString; with one dimension more than the array has, characters or bytes of its elements. A range names every
+// dimension. What lies beyond the end is left out; a range wholly beyond it, and one of other dimensions than v's, is
+// BadIndexRangeNoData (Part 4, 7.27). The result may share v's memory.
 func ApplyRange(v tag.Value, r Range) (tag.Value, tag.Status) {
 	switch {
 	case r.Dims == 0:
 		return v, tag.Good
+	case r.Dims > maxRangeDims:
+		return tag.Value{}, tag.BadIndexRangeNoData
 	case v.Kind() == tag.Raw:
 		return rawRange(v, r)
 	case !v.IsArray():
@@ -84,10 +104,13 @@ func ApplyRange(v tag.Value, r Range) (tag.Value, tag.Status) {
 	if !ok {
 		return tag.Value{}, tag.BadIndexRangeNoData
 	}
-	if r.Dims == 1 {
+	switch r.Dims {
+	case 1:
 		return part, tag.Good
+	case 2:
+		return elementsRange(part, r.last())
 	}
-	return elementsRange(part, Range{Dims: r.Dims - 1, Low: r.sub[0], High: r.sub[1]})
+	return tag.Value{}, tag.BadIndexRangeNoData
 }
 
 // textRange cuts a String by characters and a ByteString by bytes.
@@ -202,18 +225,27 @@ func cutArray(v tag.Value, low, high uint32) (tag.Value, bool) {
 }
 
 // ReplaceRange returns old with the elements, characters or bytes that r names replaced by part, for writes (Part 4,
-// 5.10.4.2 and 7.27). part has to be of old's kind, and an array where old is one (else BadTypeMismatch), as long as the
-// range (else BadIndexRangeDataMismatch), and the range within old (else BadIndexRangeNoData). old is unchanged.
+// 5.10.4.2 and 7.27). part has to be of old's kind, and an array or a matrix where old is one (else BadTypeMismatch), in
+// each dimension as long as the range (else BadIndexRangeDataMismatch), and the range within old (else
+// BadIndexRangeNoData). old is unchanged.
 func ReplaceRange(old, part tag.Value, r Range) (tag.Value, tag.Status) {
 	switch {
 	case r.Dims == 0:
 		return part, tag.Good
-	case r.Dims > 1 || old.Kind() == tag.Raw:
+	case r.Dims > maxRangeDims:
+		return tag.Value{}, tag.BadIndexRangeNoData
+	case old.Kind() == tag.Raw:
+		return replaceRaw(old, part, r)
+	case r.Dims > 2 || r.Dims == 2 && !(old.IsArray() && (old.Kind() == tag.String || old.Kind() == tag.ByteString)):
 		return tag.Value{}, tag.BadIndexRangeNoData
 	case part.Kind() != old.Kind():
 		return tag.Value{}, tag.BadTypeMismatch
 	case !old.IsArray():
 		return replaceText(old, part, r)
+	case r.Dims == 2 && old.Kind() == tag.String:
+		return replaceElements(old, part, r, func(s string) tag.Value { return tag.Of(s) }, tag.Value.Text)
+	case r.Dims == 2:
+		return replaceElements(old, part, r, tag.OfBytes, tag.Value.Bytes)
 	}
 	switch old.Kind() {
 	case tag.Bool:
@@ -266,6 +298,31 @@ func replaceSlice[T tag.Element](old, part tag.Value, r Range) (tag.Value, tag.S
 	return tag.OfSlice(s), tag.Good
 }
 
+// replaceElements replaces a part of each of the elements that the first dimension names by the element of part.
+func replaceElements[T string | []byte](old, part tag.Value, r Range, wrap func(T) tag.Value, unwrap func(tag.Value) T) (tag.Value, tag.Status) {
+	s, _ := tag.Slice[T](old)
+	p, ok := tag.Slice[T](part)
+	switch {
+	case !ok:
+		return tag.Value{}, tag.BadTypeMismatch
+	case uint64(len(p)) != uint64(r.High-r.Low)+1:
+		return tag.Value{}, badIndexRangeDataMismatch
+	case uint64(r.High) >= uint64(len(s)):
+		return tag.Value{}, tag.BadIndexRangeNoData
+	}
+	s = slices.Clone(s)
+	for i := range p {
+		at := int(r.Low) + i
+		w, st := replaceText(wrap(s[at]), wrap(p[i]), r.last())
+		if st != tag.Good {
+			return tag.Value{}, st
+		}
+		s[at] = unwrap(w)
+	}
+	return tag.OfSlice(s), tag.Good
+}
+
+// replaceText replaces characters of a String, or bytes of a ByteString.
 func replaceText(old, part tag.Value, r Range) (tag.Value, tag.Status) {
 	if part.IsArray() {
 		return tag.Value{}, tag.BadTypeMismatch

@@ -113,10 +113,22 @@ func (v *view) accept(n *Node, r Range, d *wire.DataValue) tag.Status {
 	if !rankTakes(n.Rank, s.dims) {
 		return tag.BadTypeMismatch
 	}
-	if s.dims == 1 && len(n.Dims) == 1 && n.Dims[0] != 0 && uint64(d.Value.Len()) > uint64(n.Dims[0]) && d.Value.IsArray() {
+	if s.dims > 0 && s.dims == len(n.Dims) && !n.fits(d.Value) {
 		return tag.BadTypeMismatch
 	}
 	return tag.Good
+}
+
+// fits compares the lengths of an array or a matrix with ArrayDimensions, whose zeros are lengths that may vary.
+func (n *Node) fits(v tag.Value) bool {
+	if v.IsArray() {
+		return n.Dims[0] == 0 || uint64(v.Len()) <= uint64(n.Dims[0])
+	}
+	a, ok := parseEncoded(v)
+	for i := range a.nDims {
+		ok = ok && (n.Dims[i] == 0 || a.dims[i] <= n.Dims[i])
+	}
+	return ok
 }
 
 // acceptPart checks the form of a part. Its length and its place are the manager's to compare with what is there.
@@ -127,7 +139,7 @@ func (n *Node) acceptPart(r Range, part shape) tag.Status {
 		return tag.BadIndexRangeNoData
 	case part.dims == 0 && (n.Rank > 0 || !text):
 		return tag.BadTypeMismatch // also one element is an array (Part 4, 5.10.4.2)
-	case part.dims > r.Dims:
+	case part.dims > r.Dims, n.Rank > 0 && part.dims != int(n.Rank):
 		return tag.BadTypeMismatch
 	}
 	return tag.Good

@@ -133,6 +133,9 @@ func TestTypes(t *testing.T) {
 		{"one or more, scalar", 11, 0, nil, wire.DataValue{Value: tag.Of(1.0)}, no},
 		{"one or more, array", 11, 0, nil, wire.DataValue{Value: tag.OfSlice([]float64{1})}, ok},
 		{"two dimensions", 11, 2, nil, wire.DataValue{Value: matrix}, ok},
+		{"two dimensions of their lengths", 12, 2, []uint32{2, 1}, wire.DataValue{Value: texts}, ok},
+		{"two dimensions, one free", 12, 2, []uint32{0, 1}, wire.DataValue{Value: texts}, ok},
+		{"two dimensions, one too long", 12, 2, []uint32{1, 1}, wire.DataValue{Value: texts}, no},
 		{"two dimensions of text", 12, 2, nil, wire.DataValue{Value: texts}, ok},
 		{"three dimensions refuse two", 12, 3, nil, wire.DataValue{Value: texts}, no},
 		{"two dimensions refuse one", 11, 2, nil, wire.DataValue{Value: tag.OfSlice([]float64{1})}, no},
@@ -172,6 +175,9 @@ func TestParts(t *testing.T) {
 		{"bytes", 15, -1, "1:2", tag.OfBytes([]byte("ab")), tag.Good},
 		{"of a scalar", 11, -1, "0", tag.OfSlice([]float64{1}), tag.BadIndexRangeNoData},
 		{"an array for characters", 12, -1, "0", tag.OfSlice([]string{"a"}), tag.Good},
+		{"a block", 6, 2, "1:2,0", matrix(ints(1, 2), 2, 1), tag.Good},
+		{"an array for a block", 6, 2, "1:2,0", ints(1, 2), tag.BadTypeMismatch},
+		{"characters of elements", 12, 1, "0,1", words("a"), tag.Good},
 		{"text for an array of text", 12, 1, "0", tag.Of("a"), tag.BadTypeMismatch},
 	} {
 		t.Run(row.name, func(t *testing.T) {
