@@ -237,6 +237,7 @@ func (h handler) Closed(ch *channel.Channel) {
 	s.mu.Unlock()
 	for _, c := range clients {
 		c.pub.Detach(sender{ch})
+		c.Leave(ch.ID())
 	}
 }
 

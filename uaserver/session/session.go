@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
@@ -34,13 +35,18 @@ const (
 	Closed   Reason = iota // CloseSession
 	TimedOut               // no request within its time-out
 	Evicted                // never activated, when another client needed the place
+	Replaced               // its connection was gone, and another client needed the place
 	Shutdown               // the server stops
 )
 
-var reasonNames = [...]string{"closed", "timed out", "never activated", "shutdown"}
+var reasonNames = [...]string{"closed", "timed out", "never activated", "replaced", "shutdown"}
 
 // String is the reason as a log shows it.
 func (r Reason) String() string { return reasonNames[r] }
+
+// grace is how long a session whose connection is gone waits for its client, before one of another client may take its
+// place: a cut link and a restart of a network switch are shorter.
+const grace = 30 * time.Second
 
 // Limits are the bounds of a Set.
 type Limits struct {
@@ -72,7 +78,7 @@ type Set struct {
 type Counts struct {
 	Current  int    // sessions alive
 	Total    uint64 // sessions ever made
-	TimedOut uint64 // ended by time-out, or evicted
+	TimedOut uint64 // ended by time-out, evicted, or replaced
 	Refused  uint64 // for want of a free session
 }
 
@@ -114,6 +120,7 @@ type Session struct {
 	channel     atomic.Uint32
 	active      atomic.Bool
 	last        atomic.Int64 // when a request came, in ns since set.epoch
+	left        atomic.Int64 // when its channel ended, likewise; 0: it is bound to one
 
 	mu      sync.Mutex // guards all below
 	nonce   []byte
@@ -137,7 +144,11 @@ func (t *Set) Create(channel uint32, asked time.Duration, peer Peer, join func(*
 	s.channel.Store(channel)
 	s.touch()
 	victim, err := t.enter(s, join)
-	if victim != nil {
+	switch {
+	case victim == nil:
+	case victim.active.Load():
+		t.end(victim, Replaced, false)
+	default:
 		t.end(victim, Evicted, true)
 	}
 	if err != nil {
@@ -146,7 +157,7 @@ func (t *Set) Create(channel uint32, asked time.Duration, peer Peer, join func(*
 	return s, nil
 }
 
-// enter adds s. When there is no place, the oldest session that was never activated gives way.
+// enter adds s. When there is no place, another one gives way.
 func (t *Set) enter(s *Session, join func(*Session) any) (victim *Session, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +165,7 @@ func (t *Set) enter(s *Session, join func(*Session) any) (victim *Session, err e
 		return nil, ErrEnded
 	}
 	if len(t.byToken) >= t.limits.Sessions {
-		if victim = t.oldestInactive(); victim == nil || !t.remove(victim) {
+		if victim = t.givesWay(s); victim == nil || !t.remove(victim) {
 			t.counts.Refused++
 			return nil, ErrFull
 		}
@@ -177,14 +188,34 @@ func (t *Set) enter(s *Session, join func(*Session) any) (victim *Session, err e
 	return victim, nil
 }
 
-// oldestInactive is called with t.mu held.
-func (t *Set) oldestInactive() (oldest *Session) {
-	for _, s := range t.byToken {
-		if !s.active.Load() && (oldest == nil || s.serial < oldest.serial) {
-			oldest = s
+// givesWay finds the session whose place s may take, or nil: the oldest that was never activated (Part 4, 5.7.2.1), or the
+// one that has been without a connection for longest. The latter goes first while few are not activated: clients
+// that are about to log in do not displace each other, and who cannot log in cannot displace many. A client that comes
+// again and again without closing its sessions displaces its own. It is called with t.mu held.
+func (t *Set) givesWay(s *Session) *Session {
+	var waiting, own, left *Session
+	inactive, now := 0, int64(time.Since(t.epoch))
+	for _, o := range t.byToken {
+		at := o.left.Load()
+		switch {
+		case !o.active.Load():
+			inactive++
+			if waiting == nil || o.serial < waiting.serial {
+				waiting = o
+			}
+		case at == 0:
+		case o.Peer.ApplicationURI == s.Peer.ApplicationURI && o.hasIdentity == s.hasIdentity && o.thumbprint == s.thumbprint:
+			if own == nil || at < own.left.Load() {
+				own = o
+			}
+		case now-at >= int64(grace) && (left == nil || at < left.left.Load()):
+			left = o
 		}
 	}
-	return oldest
+	if inactive > t.limits.Sessions/10 {
+		return waiting
+	}
+	return cmp.Or(own, left, waiting)
 }
 
 // remove takes s out of the maps, and reports whether it was there. It is called with t.mu held.
@@ -309,6 +340,16 @@ func (s *Session) Activated() bool { return s.active.Load() }
 // Channel is the channel that the session is bound to.
 func (s *Session) Channel() uint32 { return s.channel.Load() }
 
+// Leave notes that a channel has ended. A session that is bound to it lives on and waits for its client, until its
+// time-out or until its place is needed.
+func (s *Session) Leave(channel uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.channel.Load() == channel {
+		s.left.Store(int64(time.Since(s.set.epoch)) | 1) // never 0
+	}
+}
+
 // SameClient reports whether a channel's client certificate (nil: none) is the one that the session was made with
 // (Part 4, 5.6.3: a session moves only to a channel of the same client).
 func (s *Session) SameClient(certificate []byte) bool {
@@ -341,6 +382,7 @@ func (s *Session) Activate(channel uint32, locales []string) (nonce []byte, err 
 	}
 	s.nonce = []byte(random(NonceSize))
 	s.channel.Store(channel)
+	s.left.Store(0)
 	if s.active.CompareAndSwap(false, true) {
 		s.touch()
 		s.timer.Reset(s.Timeout)

@@ -150,6 +150,78 @@ func TestFull(t *testing.T) {
 	}
 }
 
+func TestReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var e ends
+		set := New(Limits{Sessions: 3, MinTimeout: time.Hour, MaxTimeout: time.Hour}, e.end)
+		defer set.Stop()
+		login := func(channel uint32, name, app string) (*Session, error) {
+			s, err := set.Create(channel, 0, Peer{Name: name, ApplicationURI: app}, nil)
+			if err == nil {
+				activate(t, s, channel)
+			}
+			return s, err
+		}
+		must := func(s *Session, err error) *Session {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		refused := func(why string) {
+			t.Helper()
+			if _, err := login(9, "d", "urn:d"); !errors.Is(err, ErrFull) {
+				t.Errorf("%s: %v", why, err)
+			}
+		}
+		a, b, c := must(login(1, "a", "urn:a")), must(login(2, "b", "urn:b")), must(login(3, "c", "urn:c"))
+		refused("all have connections")
+		b.Leave(2)
+		a.Leave(3)
+		refused("G2 a cut link: the client of b may come back")
+		b = must(login(4, "b again", "urn:b")) // in the place of the session that it left
+		c.Leave(3)
+		activate(t, c, 7)
+		time.Sleep(grace + time.Second)
+		refused("the client of c came back")
+		b.Leave(4)
+		time.Sleep(grace + time.Second)
+		c.Leave(7)
+		must(login(9, "d", "urn:d"))
+		if got, want := e.got(), "[b replaced false b again replaced false]"; got != want {
+			t.Errorf("ended %s, want %s", got, want)
+		}
+	})
+}
+
+// TestGuests: who cannot log in displaces few sessions of those who could.
+func TestGuests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var e ends
+		set := New(Limits{Sessions: 20, MinTimeout: time.Hour, MaxTimeout: time.Hour, Activation: time.Hour}, e.end)
+		defer set.Stop()
+		for i := range 20 {
+			s := create(t, set, 1, 0, fmt.Sprint(i))
+			activate(t, s, 1)
+			s.Leave(1)
+		}
+		time.Sleep(grace + time.Second)
+		for i := range 100 {
+			set.Create(2, 0, Peer{ApplicationURI: fmt.Sprint("urn:guest", i)}, nil)
+		}
+		kept := 0
+		for _, s := range set.All() {
+			if s.Activated() {
+				kept++
+			}
+		}
+		if kept != 17 {
+			t.Errorf("%d of 20 sessions are left, want 17", kept)
+		}
+	})
+}
+
 func TestActivate(t *testing.T) {
 	set := New(limits, nil)
 	defer set.Stop()
