@@ -27,6 +27,7 @@ type schema struct {
 	MinItems    int        `json:"minItems,omitempty"`
 	MaxItems    int        `json:"maxItems,omitempty"`
 	Properties  properties `json:"properties,omitempty"`
+	Patterns    properties `json:"patternProperties,omitempty"` // by the form of the key
 	Required    []string   `json:"required,omitempty"`
 	Closed      *bool      `json:"additionalProperties,omitempty"` // false: no other keys
 	AnyOf       []*schema  `json:"anyOf,omitempty"`
@@ -108,6 +109,12 @@ func (s *schema) object(d *document, keys []key) {
 		d.within(p, func() { k.read(&node{}) })
 		s.Properties = append(s.Properties, property{k.name, p})
 	}
+}
+
+// keyed notes a map whose keys are of a form, and not known by name.
+func (s *schema) keyed(form string, value *schema) {
+	no := false
+	s.Type, s.Closed, s.Patterns = typeMap, &no, properties{{form, value}}
 }
 
 // scalar notes a single value whose form its own reader checks. What YAML takes for a number may be meant as text.

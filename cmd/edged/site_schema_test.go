@@ -221,6 +221,11 @@ func (s *schema) acceptsMap(v map[string]any, at string) string {
 	}
 	for name, value := range v {
 		p := s.property(name)
+		for _, form := range s.Patterns {
+			if p == nil && regexp.MustCompile(form.name).MatchString(name) {
+				p = form.value
+			}
+		}
 		if p == nil && s.Closed != nil && !*s.Closed {
 			return at + "." + name + " is not known"
 		}
@@ -262,7 +267,9 @@ func TestSchemaAcceptsGoodSites(t *testing.T) {
 		"sizes and spans":         "server: {limits: {memory: 64MiB, min_publishing: 1.5s}}\nbuses: [{name: b, url: \"tcp://h\", turnaround: 0, timeout: 0.5s, pipeline: 1, overbook: warn}]\n" + oneDevice,
 		"numbers as names":        "server: {name: 5}\ndevices: [{name: 7, driver: memory, tags: [{name: 1, unit: 2, description: 3}]}]\n",
 		"every modbus key": withTags("  - {name: a, address: 40021, type: \"uint16\", order: BADC, scale: 0.1, offset: \"-5\", decimals: 2, sentinel: [0x8000, 5], nan: good, " +
-			"poll: 1s, hold: 0, verify: true, access: readwrite, range: [0, 1.5], repeat: 1, history: false}\n"),
+			"poll: 1s, hold: 0, verify: true, access: readwrite, range: [0, 1.5], instrument_range: [-1, 2], repeat: 1, history: false}\n"),
+		"states": withTags("  - {name: a, address: \"coil:0\", states: {false: closed, true: open}}\n" +
+			"  - {name: b, address: \"holding:0\", type: int16, states: {0: off, 1: heating, -2: fault, 0x10: 5}}\n"),
 		"memory": "devices: [{name: d, driver: memory, tags: [{name: t, type: \"float64[2]\", value: [1, 2.5], retain: false}, " +
 			"{name: w, wave: {kind: sine, every: 20ms, period: 10s, min: -1, max: 1}}, {name: s, type: \"string(8)\", value: hello}]}]\n",
 	} {
@@ -287,8 +294,11 @@ var beyondSchema = []string{
 	"second document", "merge", "column after letters of two bytes", "listen port", "policy twice", "no policy",
 	"sessions and connections", "sessions alone", "bus twice", "D19 conflicting serial settings", "D19 one line twice",
 	"device name reserved", "device twice", "unknown bus", "address", "tag twice", "folder and tag", "tag and folder",
-	"tag name with dollar", "tag name with empty folder", "range order", "repeat without n", "repeat beyond the table",
+	"tag name with dollar", "part of a tag name with dollar", "tag name with empty folder", "range order", "repeat without n", "repeat beyond the table",
 	"repeat makes a name twice", "tags in all", "memory value",
+	"instrument range order", "instrument range of a bit", "states empty", "states of a bool that are none", "states of a bool by half",
+	"states outside of the type", "state twice", "states of a float", "states of a scaled number", "states of a list", "states with a unit",
+	"states with an instrument", "memory states",
 }
 
 // TestSchemaFindsMistakes shows an editor's schema each mistake that the parser finds.

@@ -18,6 +18,7 @@ type tagReader struct {
 	*deviceReader
 	what   string // for messages
 	def    tag.Def
+	states []pair // as written: which values there may be depends on the type
 	repeat int
 }
 
@@ -61,7 +62,12 @@ func (t *tagReader) common() []key {
 		{"repeat", func(v *node) { t.repeat = t.integer(v, t.what+": repeat", 1, maxTags) }},
 		{"unit", func(v *node) { t.def.Unit = t.text(v, t.what+": unit", 50) }},
 		{"description", func(v *node) { t.def.Description = t.text(v, t.what+": description", 1000) }},
-		{"range", t.readRange},
+		{"range", func(v *node) {
+			span := t.readSpan(v, "range")
+			t.def.Low, t.def.High, t.def.HasRange = span.Low, span.High, span != tag.Span{}
+		}},
+		{"instrument_range", func(v *node) { t.def.Instrument = t.readSpan(v, "instrument_range") }},
+		{"states", t.readStates},
 		{"access", t.readAccess},
 		{"history", func(v *node) { t.only(v, t.what+": history", "false") }},
 		t.later("deadband"),
@@ -73,8 +79,8 @@ func (t *tagReader) readName(n *node) {
 	switch {
 	case name == "":
 		return
-	case strings.HasPrefix(name, "$"):
-		t.fault(n, "tag name %s begins with $, which is for the gateway's own nodes: choose another", name)
+	case strings.HasPrefix(name, "$") || strings.Contains(name, ".$"):
+		t.fault(n, "tag name %s or a part of it begins with $, which is for the gateway's own nodes: choose another", name)
 		return
 	case strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.Contains(name, ".."):
 		t.fault(n, "tag name %s has an empty part between its dots: a dot makes a folder, and a folder has a name", name)
@@ -83,22 +89,24 @@ func (t *tagReader) readName(n *node) {
 	t.def.Name = name
 }
 
-func (t *tagReader) readRange(n *node) {
+// readSpan reads a list of two numbers, low and high. A wrong one is told, and gives the zero Span.
+func (t *tagReader) readSpan(n *node, key string) (span tag.Span) {
 	if s, ok := t.sketching(); ok {
 		s.Type, s.Items, s.MinItems, s.MaxItems = typeList, &schema{Type: typeNumber}, 2, 2
-		return
+		return span
 	}
+	what := t.what + ": " + key
 	if n.kind != listNode || len(n.items) != 2 {
-		t.fault(n, "%s: range is a list of two numbers, low and high, such as [0, 150]", t.what)
-		return
+		t.fault(n, "%s is a list of two numbers, low and high, such as [0, 150]", what)
+		return span
 	}
 	before := len(t.mistakes) + t.more
-	t.def.Low, t.def.High = t.number(n.items[0], t.what+": range"), t.number(n.items[1], t.what+": range")
-	t.def.HasRange = true
-	if before == len(t.mistakes)+t.more && t.def.Low >= t.def.High {
-		t.def.HasRange = false // told once
-		t.fault(n, "%s: range is [%s, %s]: the first number must be the lower", t.what, n.items[0].text, n.items[1].text)
+	span = tag.Span{Low: t.number(n.items[0], what), High: t.number(n.items[1], what)}
+	if before == len(t.mistakes)+t.more && span.Low >= span.High {
+		t.fault(n, "%s is [%s, %s]: the first number must be the lower", what, n.items[0].text, n.items[1].text)
+		return tag.Span{}
 	}
+	return span
 }
 
 var accessWords = map[string]tag.Access{
@@ -145,6 +153,12 @@ func (t *tagReader) readModbus(n *node) {
 		return
 	}
 	t.def.Kind, t.def.Len = m.Shape()
+	if !t.checkStates(n) {
+		return
+	}
+	if places, err := strconv.ParseUint(m.Decimals, 10, 8); err == nil && places < 0xFF {
+		t.def.Decimals = 1 + uint8(places)
+	}
 	t.expand(n, func(i int, def *tag.Def, ref tag.Ref) bool {
 		one := m
 		one.Ref, one.Name = ref, def.Name
@@ -184,6 +198,9 @@ func (t *tagReader) readMemory(n *node) {
 		return
 	}
 	t.def.Kind, t.def.Len = m.Shape()
+	if !t.checkStates(n) {
+		return
+	}
 	t.expand(n, func(_ int, def *tag.Def, ref tag.Ref) bool {
 		one := m
 		one.Ref, one.Name = ref, def.Name
