@@ -384,6 +384,17 @@ func TestNobodyHome(t *testing.T) {
 	}
 }
 
+// TestInterrupted presses Ctrl-C before anything was answered.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range [][]string{{"browse"}, {"read", "x"}, {"write", "x=1"}} {
+		var out, err bytes.Buffer
+		status := execute(ctx, append([]string{args[0], freePort(t), "--data", t.TempDir()}, args[1:]...), &out, &err)
+		expect(t, fmt.Sprint(args), status, exitFailed, out.String(), "", err.String(), "interrupted")
+	}
+}
+
 func TestTable(t *testing.T) {
 	var b bytes.Buffer
 	tab := &table{out: &b, aligned: true}

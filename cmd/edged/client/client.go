@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/gopcua/opcua"
@@ -46,9 +48,6 @@ type Conn struct {
 
 	client  *opcua.Client
 	timeout time.Duration
-	gone    context.Context // ends when the connection is lost
-	lose    context.CancelCauseFunc
-	closed  chan struct{}
 	types   typeNames
 }
 
@@ -81,9 +80,8 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 }
 
 func open(ctx context.Context, o Options, url string, ep *ua.EndpointDescription, all []*ua.EndpointDescription) (*Conn, error) {
-	states := make(chan opcua.ConnState, 16) // more than a connection that is never renewed goes through
 	options := []opcua.Option{
-		opcua.SecurityFromEndpoint(ep, ua.UserTokenTypeAnonymous), opcua.AutoReconnect(false), opcua.StateChangedCh(states),
+		opcua.SecurityFromEndpoint(ep, ua.UserTokenTypeAnonymous), opcua.AutoReconnect(false),
 		opcua.DialTimeout(o.Timeout), opcua.RequestTimeout(max(o.Timeout, publishLimit)),
 		opcua.ApplicationName(applicationName), opcua.ApplicationURI(applicationURI()), opcua.SessionName(applicationName),
 	}
@@ -100,8 +98,7 @@ func open(ctx context.Context, o Options, url string, ep *ua.EndpointDescription
 	} else if err := refuseDowngrade(o, url); err != nil {
 		return nil, err
 	}
-	c := &Conn{URL: url, timeout: o.Timeout, closed: make(chan struct{})}
-	c.types.known = map[string]string{}
+	c := &Conn{URL: url, timeout: o.Timeout, types: typeNames{known: map[string]string{}}}
 	err := guarded(func() (err error) {
 		if c.client, err = opcua.NewClient(withPath(url, ep), options...); err != nil {
 			return err
@@ -111,36 +108,15 @@ func open(ctx context.Context, o Options, url string, ep *ua.EndpointDescription
 	if err != nil {
 		return nil, refused(url, ep, all, own, err)
 	}
-	c.gone, c.lose = context.WithCancelCause(context.Background())
-	go c.watchStates(states)
 	o.Log.Debug("connected", "url", url, "security", endpointName(ep))
 	return c, nil
-}
-
-// watchStates tells of a lost connection: the library answers no request after some failures of a socket.
-func (c *Conn) watchStates(states <-chan opcua.ConnState) {
-	for {
-		select {
-		case <-c.closed:
-			return
-		case s := <-states:
-			if s == opcua.Disconnected || s == opcua.Closed {
-				c.lose(errLost)
-			}
-		}
-	}
 }
 
 // Close ends the session and the connection.
 func (c *Conn) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	if c.gone.Err() != nil {
-		cancel() // no session can be closed over a lost connection
-	}
-	close(c.closed)
 	guarded(func() error { return c.client.Close(ctx) }) // what it cannot close ends with its socket
-	c.lose(errors.New("the connection was closed"))
 }
 
 // call sends a request and waits for its answer, at most timeout.
@@ -148,7 +124,6 @@ func call[T ua.Response](ctx context.Context, c *Conn, timeout time.Duration, re
 	var answer T
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	defer context.AfterFunc(c.gone, cancel)()
 	err := guarded(func() error {
 		return c.client.Send(ctx, req, func(r ua.Response) error {
 			got, ok := r.(T)
@@ -160,14 +135,25 @@ func call[T ua.Response](ctx context.Context, c *Conn, timeout time.Duration, re
 		})
 	})
 	switch {
-	case c.gone.Err() != nil:
-		return answer, context.Cause(c.gone)
-	case errors.Is(err, io.EOF):
+	case lost(err):
 		return answer, errLost
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ua.StatusBadTimeout):
 		return answer, fmt.Errorf("no answer within %v: give it longer with --timeout", timeout)
 	}
 	return answer, err
+}
+
+// lost reports an error of a connection that is no more. The library's own states do not tell: any fault that a server
+// answers with makes them Disconnected.
+func lost(err error) bool {
+	for _, why := range []error{
+		io.EOF, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET, ua.StatusBadServerNotConnected, ua.StatusBadSecureChannelClosed,
+	} {
+		if errors.Is(err, why) {
+			return true
+		}
+	}
+	return false
 }
 
 // guarded runs a step of the library, which panics on some answers; a strange server is an error.
