@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/gopcua/opcua/ua"
@@ -32,7 +31,7 @@ type token struct {
 // conn is one connection with its channel and its session. One goroutine uses it, for several requests in flight, too:
 // it sends them all and then one for each answer. Others may close sock.
 type conn struct {
-	sock    net.Conn
+	sock    *socket
 	peer    *peer
 	channel uint32
 	session wire.NodeID // AuthenticationToken; null before there is one
@@ -63,14 +62,25 @@ var (
 
 // post sends q and returns its request id, which is its handle.
 func (c *conn) post(q *request, now time.Time) (uint32, error) {
-	c.id++
-	binary.LittleEndian.PutUint64(q.body[q.time:], uint64(tag.TimeOf(now)))
-	binary.LittleEndian.PutUint32(q.body[q.handle:], c.id)
+	c.stamp(q, now)
 	return c.id, c.write("MSG", q.body)
 }
 
-// write sends a message in as many chunks as it needs, by one call of the system.
+// stamp sets what is new in a request each time.
+func (c *conn) stamp(q *request, now time.Time) {
+	c.id++
+	binary.LittleEndian.PutUint64(q.body[q.time:], uint64(tag.TimeOf(now)))
+	binary.LittleEndian.PutUint32(q.body[q.handle:], c.id)
+}
+
 func (c *conn) write(kind string, body []byte) error {
+	c.pack(kind, body)
+	_, err := c.sock.Write(c.out)
+	return err
+}
+
+// pack puts a message into out, in as many chunks as it needs, to be sent by one call of the system.
+func (c *conn) pack(kind string, body []byte) {
 	out := c.out[:0]
 	for {
 		part, mark := body, "F"
@@ -95,8 +105,6 @@ func (c *conn) write(kind string, body []byte) error {
 		}
 	}
 	c.out = out
-	_, err := c.sock.Write(out)
-	return err
 }
 
 // receive waits for the next message, which is good until the next call, and returns the id of its request. An answer to
@@ -208,20 +216,24 @@ func peerError(b []byte) error {
 	return fmt.Errorf("%w: %s", code, reason)
 }
 
-// ask sends q and waits for its answer. A token that comes to its end is renewed on the way.
+// ask sends q and waits for its answer, while nothing else is in flight. A token that comes to its end is renewed on the
+// way.
 func (c *conn) ask(q *request, now time.Time) (id uint32, body []byte, err error) {
 	if now.After(c.renewal) {
 		if err := c.renew(now); err != nil {
 			return 0, nil, err
 		}
 	}
-	id, err = c.post(q, now)
+	c.stamp(q, now)
+	c.pack("MSG", q.body)
+	n, err := c.sock.exchange(c.out, c.in[c.w:])
 	if err != nil {
 		return 0, nil, err
 	}
+	c.w += n
 	got, body, err := c.receive()
-	if err == nil && got != id {
-		err = fmt.Errorf("the answer to request %d, not to %d", got, id)
+	if err == nil && got != c.id {
+		err = fmt.Errorf("the answer to request %d, not to %d", got, c.id)
 	}
-	return id, body, err
+	return c.id, body, err
 }

@@ -174,7 +174,7 @@ func TestAskAllocatesNothing(t *testing.T) {
 			answer := bytes.Clone(chunk)
 			c.sock.Close()
 			m := &memory{}
-			c.sock = m
+			c.sock = newSocket(m)
 			copyOf := bytes.Clone(answer)
 			if n := testing.AllocsPerRun(50, func() {
 				copy(copyOf, answer)
@@ -238,7 +238,7 @@ func TestReceive(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			c := &conn{
-				sock: &memory{in: bytes.Join(row.in, nil)}, peer: &peer{mode: ua.MessageSecurityModeNone}, in: make([]byte, bufferSize),
+				sock: newSocket(&memory{in: bytes.Join(row.in, nil)}), peer: &peer{mode: ua.MessageSecurityModeNone}, in: make([]byte, bufferSize),
 				recv: [2]token{{id: 9}, {id: 8}}, last: 4,
 			}
 			id, b, err := c.receive()
@@ -267,7 +267,7 @@ func TestReceiveSeveralMessages(t *testing.T) {
 	for i := range uint32(5000) {
 		in = append(in, chunk("MSGF", 9, i+1, i, bytes.Repeat([]byte{byte(i)}, int(i%70)))...)
 	}
-	c := &conn{sock: &memory{in: in}, peer: &peer{mode: ua.MessageSecurityModeNone}, in: make([]byte, 256), recv: [2]token{{id: 9}}}
+	c := &conn{sock: newSocket(&memory{in: in}), peer: &peer{mode: ua.MessageSecurityModeNone}, in: make([]byte, 256), recv: [2]token{{id: 9}}}
 	for i := range uint32(5000) {
 		id, b, err := c.receive()
 		if err != nil || id != i || len(b) != int(i%70) {

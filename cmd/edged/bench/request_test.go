@@ -87,7 +87,7 @@ func TestTemplatesArePatched(t *testing.T) {
 	}
 	q := writeRequest(wire.NumericID(0, 1), ids(all), kinds(all), 0)
 	server := &memory{}
-	c := &conn{sock: server, peer: &peer{mode: ua.MessageSecurityModeNone}, body: bufferSize}
+	c := &conn{sock: newSocket(server), peer: &peer{mode: ua.MessageSecurityModeNone}, body: bufferSize}
 	now := time.Now()
 	for number := uint16(1); number <= 300; number += 299 {
 		q.setValues(number)
