@@ -384,8 +384,8 @@ func TestNobodyHome(t *testing.T) {
 	}
 }
 
-// TestInterrupted presses Ctrl-C before anything was answered.
-func TestInterrupted(t *testing.T) {
+// TestClientIsInterrupted presses Ctrl-C before anything was answered.
+func TestClientIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, args := range [][]string{{"browse"}, {"read", "x"}, {"write", "x=1"}} {
