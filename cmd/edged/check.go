@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"edged/drivers"
 	"edged/drivers/tag"
 )
 
@@ -76,7 +77,11 @@ func (c *checkCommand) connect(p *program, s *site) error {
 		return err
 	}
 	first := newFirstReadings(s.Tags)
-	fleet, err := newFleet(s, table, first, p.log)
+	f, err := newField(s, table, first, p.log, nil)
+	if err != nil {
+		return err
+	}
+	fleet, err := drivers.NewFleet(f.Config)
 	if err != nil {
 		return err
 	}

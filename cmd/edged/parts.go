@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"reflect"
 	"runtime/debug"
 	"time"
 
@@ -41,37 +42,112 @@ func (g *gateway) account(name string, parts int64) *tag.Budget {
 	return b
 }
 
-// newFleet makes the buses of a site and the drivers of its devices.
-func newFleet(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger) (*drivers.Fleet, error) {
-	cfg := drivers.Config{Table: table, Sink: sink, Log: log}
-	links := map[string]*modbus.Link{}
-	for _, b := range s.Buses {
-		c := modbus.Links(b.Address)
-		c.Timeout, c.Turnaround, c.Broadcast, c.Echo = b.Timeout, b.Turnaround, b.Broadcast, b.Echo
-		link := modbus.NewLink(c)
-		links[b.Name] = link
-		cfg.Buses = append(cfg.Buses, drivers.BusConfig{
-			Name: b.Name, Links: []drivers.Link{link}, Retries: b.Retries, WriteRetries: b.WriteRetries,
-		})
+// field is the field side of a site, as the fleet is given it.
+type field struct {
+	drivers.Config
+	site    *site // its tags have the Refs of Config.Table
+	links   map[string]*modbus.Link
+	devices map[string]drivers.DeviceConfig
+	diff    fieldDiff // to the field before it
+}
+
+// fieldDiff is how two field sides differ. A device whose bus changed has changed too.
+type fieldDiff struct{ buses, devices names }
+
+func (d *fieldDiff) none() bool { return d.buses.none() && d.devices.none() }
+
+// newField makes the buses of a site and the drivers of its devices. What was before and has the same settings is
+// taken over as it is; was is nil at the start.
+func newField(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger, was *field) (*field, error) {
+	if was == nil {
+		was = &field{site: &site{}}
 	}
-	for _, d := range s.Devices {
-		c := drivers.DeviceConfig{Name: d.Name, Bus: d.Bus}
-		if d.Modbus != nil {
-			device, err := modbus.New(*d.Modbus, links[d.Bus])
-			if err != nil {
-				return nil, err
-			}
-			c.Driver, c.Hold = device, device.Hold()
-		} else {
-			device, err := memory.New(d.Name, d.Memory)
-			if err != nil {
-				return nil, err
-			}
-			c.Immediate = device
+	f := &field{
+		Config: drivers.Config{Table: table, Sink: sink, Log: log}, site: s,
+		links: make(map[string]*modbus.Link, len(s.Buses)), devices: make(map[string]drivers.DeviceConfig, len(s.Devices)),
+	}
+	buses := make(map[string]*busSettings, len(was.site.Buses))
+	for i := range was.site.Buses {
+		buses[was.site.Buses[i].Name] = &was.site.Buses[i]
+	}
+	kept := make(map[string]bool, len(s.Buses))
+	for i := range s.Buses {
+		b := &s.Buses[i]
+		before := buses[b.Name]
+		kept[b.Name] = before != nil && reflect.DeepEqual(before, b)
+		if f.links[b.Name] = was.links[b.Name]; !kept[b.Name] {
+			f.links[b.Name] = newLink(b)
+			f.diff.buses.note(b.Name, before != nil)
 		}
-		cfg.Devices = append(cfg.Devices, c)
+		f.Buses = append(f.Buses, drivers.BusConfig{
+			Name: b.Name, Links: []drivers.Link{f.links[b.Name]}, Retries: b.Retries, WriteRetries: b.WriteRetries,
+		})
+		delete(buses, b.Name)
 	}
-	return drivers.NewFleet(cfg)
+	f.diff.buses.removed = removedFrom(buses)
+	kept[""] = true // a device without a line
+	devices := make(map[string]*deviceSettings, len(was.site.Devices))
+	for i := range was.site.Devices {
+		devices[was.site.Devices[i].Name] = &was.site.Devices[i]
+	}
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		before := devices[d.Name]
+		c := was.devices[d.Name]
+		if before == nil || !kept[d.Bus] || !reflect.DeepEqual(before, d) {
+			var err error
+			if c, err = newDevice(d, f.links[d.Bus]); err != nil {
+				return nil, err
+			}
+			f.diff.devices.note(d.Name, before != nil)
+		}
+		f.devices[d.Name] = c
+		f.Devices = append(f.Devices, c)
+		delete(devices, d.Name)
+	}
+	f.diff.devices.removed = removedFrom(devices)
+	return f, nil
+}
+
+func newLink(b *busSettings) *modbus.Link {
+	c := modbus.Links(b.Address)
+	c.Timeout, c.Turnaround, c.Broadcast, c.Echo = b.Timeout, b.Turnaround, b.Broadcast, b.Echo
+	return modbus.NewLink(c)
+}
+
+// newDevice makes the driver of a device.
+func newDevice(d *deviceSettings, link *modbus.Link) (drivers.DeviceConfig, error) {
+	c := drivers.DeviceConfig{Name: d.Name, Bus: d.Bus}
+	if d.Modbus != nil {
+		device, err := modbus.New(*d.Modbus, link)
+		if err != nil {
+			return c, err
+		}
+		c.Driver, c.Hold = device, device.Hold()
+		return c, nil
+	}
+	device, err := memory.New(d.Name, d.Memory)
+	if err != nil {
+		return c, err
+	}
+	c.Immediate = device
+	return c, nil
+}
+
+// bind gives the tags of the devices their Refs of a table that knows them all.
+func (s *site) bind(table *tag.Table) {
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		for j := range d.Memory {
+			d.Memory[j].Ref, _ = table.Lookup(d.Name + "." + d.Memory[j].Name)
+		}
+		if d.Modbus == nil {
+			continue
+		}
+		for j := range d.Modbus.Tags {
+			d.Modbus.Tags[j].Ref, _ = table.Lookup(d.Name + "." + d.Modbus.Tags[j].Name)
+		}
+	}
 }
 
 // objects are the devices as clients see them.

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"edged/cmd/edged/dashboard"
@@ -41,20 +45,23 @@ func (c *runCommand) Run(p *program) error {
 	if c.Data == "" {
 		c.Data = dataBeside(c.Config)
 	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // from here on it does not end the process
+	defer signal.Stop(hangup)
 	g, err := newGateway(s, c.Data, p.log)
 	if err != nil {
 		return err
 	}
+	g.hangup = hangup
 	g.run(p.ctx)
 	return nil
 }
 
 // gateway is every part of a running gateway, joined.
 type gateway struct {
-	site     *site
+	site     *site // as the gateway was started with it
 	log      *slog.Logger
 	accounts []namedAccount
-	table    *tag.Table
 	space    *address.Space
 	tags     *tagspace.Space
 	fleet    *drivers.Fleet
@@ -63,6 +70,10 @@ type gateway struct {
 	opcua    *listening
 	page     *listening // nil: the site switches it off
 	since    time.Time
+
+	config atomic.Pointer[generation] // as it is applied; replaced by reload
+	failed atomic.Pointer[failure]    // the last reload, if its file was not taken
+	hangup <-chan os.Signal           // SIGHUP; nil: the site file is not followed
 }
 
 // newGateway builds every part, from the vocabulary to the sockets. Nothing runs and nothing listens yet.
@@ -73,21 +84,27 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	if g.table, err = tag.NewTable(s.Tags); err != nil {
+	table, err := tag.NewTable(s.Tags)
+	if err != nil {
 		return nil, err
 	}
 	if g.space, err = address.New(s.Server.ApplicationURI); err != nil {
 		return nil, err
 	}
 	g.tags, err = tagspace.New(tagspace.Config{
-		Table: g.table, Address: g.space, Devices: s.objects(), State: g.deviceState, Account: queues,
+		Table: table, Address: g.space, Devices: s.objects(), State: g.deviceState, Account: queues,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if g.fleet, err = newFleet(s, g.table, g.tags, log); err != nil {
+	f, err := newField(s, table, g.tags, log, nil)
+	if err != nil {
 		return nil, err
 	}
+	if g.fleet, err = drivers.NewFleet(f.Config); err != nil {
+		return nil, err
+	}
+	g.config.Store(&generation{number: 1, at: g.since, site: s, table: table, field: f})
 	g.tags.Join(g.fleet)
 	limits := &s.Server.Limits
 	g.server, err = uaserver.New(uaserver.Config{
@@ -137,8 +154,10 @@ func (g *gateway) run(ctx context.Context) {
 	if g.page != nil {
 		sockets.Go(func() { g.page.run(socketCtx) })
 	}
-	g.log.Info("gateway started", "name", g.site.Server.Name, "devices", len(g.site.Devices), "tags", g.table.Len())
-
+	g.log.Info("gateway started", "name", g.site.Server.Name, "devices", len(g.site.Devices), "tags", g.Table().Len())
+	if g.hangup != nil {
+		g.follow(ctx, g.hangup)
+	}
 	<-ctx.Done()
 
 	notice := g.notice()

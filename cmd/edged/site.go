@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -20,6 +21,7 @@ const (
 // site is a site file that passed every check: plain settings, defaults filled in.
 type site struct {
 	File    string
+	Sum     [sha256.Size]byte // of the file's text
 	Server  serverSettings
 	Web     webSettings
 	Buses   []busSettings
@@ -123,6 +125,7 @@ func parseSite(name string, text []byte) (*site, error) {
 	if err := r.err(); err != nil {
 		return nil, err
 	}
+	r.site.Sum = sha256.Sum256(text)
 	return r.site, nil
 }
 

@@ -35,7 +35,7 @@ func (g *gateway) Ready() error {
 }
 
 // Table implements dashboard.Source.
-func (g *gateway) Table() *tag.Table { return g.table }
+func (g *gateway) Table() *tag.Table { return g.config.Load().table }
 
 // Last implements dashboard.Source.
 func (g *gateway) Last(ref tag.Ref) (v tag.Sample, verified tag.Time, ok bool) {

@@ -4,6 +4,7 @@ package address
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +51,16 @@ type Node struct {
 	Token uint32
 
 	links atomic.Pointer[links] // its references; replaced by a Space as a whole
+}
+
+// Same reports whether a node shows the same as another, their references aside.
+func (n *Node) Same(o *Node) bool {
+	return n.ID == o.ID && n.BrowseName == o.BrowseName && n.DisplayName == o.DisplayName && n.Description == o.Description &&
+		n.Class == o.Class && n.BrowseNS == o.BrowseNS && n.Abstract == o.Abstract && n.Symmetric == o.Symmetric &&
+		n.Executable == o.Executable && n.EventNotifier == o.EventNotifier && n.Historizing == o.Historizing &&
+		n.Access == o.Access && n.Rank == o.Rank && slices.Equal(n.Dims, o.Dims) && n.DataType == o.DataType &&
+		n.MinSampling == o.MinSampling && n.InverseName == o.InverseName && n.Value.Equal(o.Value) &&
+		n.Manager == o.Manager && n.Ref == o.Ref && n.Token == o.Token
 }
 
 // Rights are what an identity may do with a node.

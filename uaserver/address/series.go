@@ -74,6 +74,9 @@ func (s *Series) SetNode(n *Node) {
 	}
 }
 
+// Bind has the Series follow its variable to another node, such as one that took the place of the first.
+func (s *Series) Bind(n *Node) { s.node.Store(n) }
+
 // Head is the number of samples ever appended. A reader whose cursor is there has seen everything.
 func (s *Series) Head() uint64 { return s.head.Load() }
 

@@ -144,14 +144,14 @@ type group struct {
 	tags []entry
 }
 
-// byDevice sorts the tags of a site by device: those of Config.Devices in their order, then the others.
-func byDevice(cfg *Config) []group {
-	groups := make([]group, len(cfg.Devices), len(cfg.Devices)+1)
-	index := make(map[string]int, len(cfg.Devices))
-	for i, d := range cfg.Devices {
+// byDevice sorts the tags of a table by device: those of devices in their order, then the others.
+func byDevice(table *tag.Table, devices []Device) []group {
+	groups := make([]group, len(devices), len(devices)+1)
+	index := make(map[string]int, len(devices))
+	for i, d := range devices {
 		groups[i].Device, index[d.Name] = d, i
 	}
-	for ref, def := range cfg.Table.All() {
+	for ref, def := range table.All() {
 		i, ok := index[def.Device]
 		if !ok {
 			i = len(groups)
@@ -161,13 +161,4 @@ func byDevice(cfg *Config) []group {
 		groups[i].tags = append(groups[i].tags, entry{ref, def})
 	}
 	return groups
-}
-
-// change is what adds all parts.
-func change(parts []part) (c address.Change) {
-	for i := range parts {
-		c.Add = append(c.Add, parts[i].nodes...)
-		c.References = append(c.References, parts[i].refs...)
-	}
-	return c
 }

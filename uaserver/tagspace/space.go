@@ -5,8 +5,8 @@ package tagspace
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"edged/drivers/tag"
@@ -36,18 +36,35 @@ type Device struct {
 type Space struct {
 	cfg     Config
 	field   tag.Field // set once, by Join
-	slots   []slot    // by Ref-1
-	devices []string  // names, by number in the Token of state nodes
 	born    tag.Time  // SourceTimestamp of what the site says of a tag
 	refresh refreshes
+	now     atomic.Pointer[view]
+
+	mu      sync.Mutex // guards all below, and who replaces now; held for a whole Apply
+	table   *tag.Table
+	devices []Device
+	blocks  map[string]*address.Block // by device
+	numbers map[string]uint32         // of devices, for good
 }
 
-// slot is one tag.
-type slot struct {
-	def    *tag.Def // nil: no such tag
-	series *address.Series
+// view is the tags and devices as they are applied. It is immutable, and replaced by Apply as a whole.
+type view struct {
+	slots   []slot   // by Ref-1
+	devices []string // names, by number in the Token of state nodes; empty: gone
+}
 
-	mu sync.Mutex // held from comparing a reading with the last one to appending it
+// slot is one tag: what the site says of it, and its values, which outlive that.
+type slot struct {
+	def *tag.Def // nil: no such tag
+	*cell
+}
+
+// cell is the values of all tags that ever have one name.
+type cell struct {
+	mu     sync.Mutex // guards kind and gone; held from comparing a reading with the last one to appending it
+	gone   bool       // no tag has the name now: readings come from a device on its way out
+	kind   tag.Kind   // of its readings
+	series address.Series
 }
 
 // New adds the nodes of the tags and devices to the address space. Every tag starts as BadWaitingForInitialData.
@@ -58,22 +75,13 @@ func New(cfg Config) (*Space, error) {
 	if cfg.Refresh <= 0 {
 		cfg.Refresh = 5 * time.Second
 	}
-	s := &Space{cfg: cfg, slots: make([]slot, cfg.Table.Slots()), born: tag.Now()}
+	s := &Space{cfg: cfg, born: tag.Now(), blocks: map[string]*address.Block{}, numbers: map[string]uint32{}}
+	s.cfg.Table, s.cfg.Devices = nil, nil // as of now alone
 	s.refresh.init()
-	parts := []part{s.root()}
-	for _, group := range byDevice(&cfg) {
-		p := s.device(group.Device, uint32(len(s.devices)), group.tags)
-		s.devices = append(s.devices, group.Name)
-		block := address.NewBlock(cfg.Account) // what is polled together changes together
-		for i, t := range group.tags {
-			sl := &s.slots[t.ref-1]
-			sl.def, sl.series = t.def, block.New(p.tags[i])
-			sl.series.Append(tag.Sample{Ref: t.ref, Status: tag.BadWaitingForInitialData, At: s.born})
-		}
-		parts = append(parts, p)
-	}
-	if err := cfg.Address.Apply(change(parts)); err != nil {
-		return nil, fmt.Errorf("tagspace: %w", err)
+	s.now.Store(&view{})
+	root := s.root()
+	if err := s.apply(address.Change{Add: root.nodes, References: root.refs}, cfg.Table, cfg.Devices); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -87,10 +95,11 @@ func (s *Space) Close() { s.refresh.close() }
 
 // slot returns a tag's slot, or nil.
 func (s *Space) slot(ref tag.Ref) *slot {
-	if ref == 0 || int(ref) > len(s.slots) || s.slots[ref-1].def == nil {
+	slots := s.now.Load().slots
+	if ref == 0 || int(ref) > len(slots) || slots[ref-1].def == nil {
 		return nil
 	}
-	return &s.slots[ref-1]
+	return &slots[ref-1]
 }
 
 // Publish implements tag.Sink. A reading with another value or status than the last one is a change, whose
@@ -110,6 +119,9 @@ func (sl *slot) publish(v tag.Sample) {
 	}
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
+	if sl.gone || sl.kind != v.Value.Kind() && !v.Value.IsNull() {
+		return
+	}
 	last, _, ok := sl.series.Last()
 	if ok && last.Status == v.Status && last.Value.Equal(v.Value) {
 		sl.series.Verify(v.At)
@@ -129,10 +141,11 @@ func (s *Space) Last(ref tag.Ref) (v tag.Sample, verified tag.Time, ok bool) {
 
 // Series implements address.NodeManager: properties and state nodes have none, they are sampled by reading.
 func (s *Space) Series(n *address.Node) *address.Series {
-	if sl := s.slot(n.Ref); sl != nil && n.Token == 0 {
-		return sl.series
+	slots := s.now.Load().slots
+	if n.Ref == 0 || n.Token != 0 || int(n.Ref) > len(slots) || slots[n.Ref-1].cell == nil {
+		return nil
 	}
-	return nil
+	return &slots[n.Ref-1].series // also of a tag that went a moment ago: it may return
 }
 
 // Read implements address.NodeManager. It answers from memory, with the time of the last verification as

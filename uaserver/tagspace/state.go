@@ -112,11 +112,12 @@ func (p *part) state(s *Space, device uint32, name string, parent wire.NodeID) {
 // readState answers an item of a state or identification node. What is not known is waited for.
 func (s *Space) readState(it *address.ReadItem, now tag.Time) {
 	device, field := it.Node.Token>>8, it.Node.Token&0xFF
-	if int(device) >= len(s.devices) || int(field) >= len(stateNodes) {
+	devices := s.now.Load().devices
+	if int(device) >= len(devices) || devices[device] == "" || int(field) >= len(stateNodes) {
 		it.Result.Status, it.Result.Server = tag.BadNodeIDUnknown, now
 		return
 	}
-	st := s.cfg.State(s.devices[device])
+	st := s.cfg.State(devices[device])
 	it.Result.Value = stateNodes[field].value(&st)
 	it.Result.Source, it.Result.Server = now, now
 	if it.Result.Value.IsNull() {

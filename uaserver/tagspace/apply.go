@@ -1,0 +1,235 @@
+package tagspace
+
+import (
+	"fmt"
+	"slices"
+
+	"edged/drivers/tag"
+	"edged/uaserver/address"
+	"edged/uaserver/wire"
+)
+
+// Apply goes over to other tags and devices, while clients read, write, browse and are notified. Only the nodes that
+// differ are touched, all of them in one change of the address space; ids depend on names alone, so none moves. An
+// error has changed nothing.
+//
+// The values of a tag keep their Series for good, and so do the MonitoredItems on it. When the tag goes they get one
+// BadNodeIdUnknown; when a tag of its name is there again, or its type changed, BadWaitingForInitialData and then its
+// readings. Other changes of a tag are no event. What a device still publishes for a tag that went, or in a tag's old
+// type, is passed over.
+//
+// table is what Table.Apply made of the one before.
+func (s *Space) Apply(table *tag.Table, devices []Device) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.apply(address.Change{}, table, devices)
+}
+
+// apply adds what differs to a change and carries it out. Call it with mu held, or before others know the Space.
+func (s *Space) apply(c address.Change, table *tag.Table, devices []Device) error {
+	was := s.now.Load()
+	before := map[string]*group{}
+	if s.table != nil {
+		groups := byDevice(s.table, s.devices)
+		for i := range groups {
+			before[groups[i].Name] = &groups[i]
+		}
+	}
+	e := edit{
+		space: s, change: c, nodes: map[tag.Ref]*address.Node{},
+		next: &view{slots: make([]slot, table.Slots()), devices: slices.Clone(was.devices)},
+	}
+	copy(e.next.slots, was.slots)
+	for _, g := range byDevice(table, devices) {
+		e.device(before[g.Name], &g)
+		delete(before, g.Name)
+	}
+	for _, g := range before {
+		e.remove(g)
+	}
+	s.now.Store(e.next) // new nodes find their values
+	if err := s.cfg.Address.Apply(e.change); err != nil {
+		s.now.Store(was)
+		return fmt.Errorf("tagspace: %w", err)
+	}
+	e.tell()
+	s.table, s.devices = table, devices
+	return nil
+}
+
+// edit is a change of the plant in the making.
+type edit struct {
+	space  *Space
+	change address.Change
+	next   *view
+	nodes  map[tag.Ref]*address.Node // tags that were there and have another node now
+	gone   []tag.Ref
+	reborn []tag.Ref // returned, or of another type
+}
+
+// device makes what differs between a device as it was, if it was there, and as it shall be.
+func (e *edit) device(was, g *group) {
+	number := e.number(g.Name)
+	for _, t := range g.tags {
+		e.next.slots[t.ref-1].def = t.def // of the new table: nothing holds the old one
+	}
+	if was != nil && was.same(g) {
+		return
+	}
+	after := e.space.device(g.Device, number, g.tags)
+	var old part
+	if was != nil {
+		old = e.space.device(was.Device, number, was.tags)
+		e.removeTags(was)
+	}
+	replaced := diff(&e.change, &old, &after)
+	e.tags(g, &after, replaced)
+}
+
+// tags gives new tags a cell, and notes what becomes of those that have one.
+func (e *edit) tags(g *group, p *part, replaced map[wire.NodeID]bool) {
+	block := e.space.block(g.Name)
+	fresh := 0
+	for _, t := range g.tags {
+		if e.next.slots[t.ref-1].cell == nil {
+			fresh++
+		}
+	}
+	cells := make([]cell, fresh)
+	for i, t := range g.tags {
+		sl, n := &e.next.slots[t.ref-1], p.tags[i]
+		if sl.cell == nil {
+			sl.cell, cells = &cells[0], cells[1:]
+			sl.kind = t.def.Kind
+			sl.series.Init(block, n)
+			sl.series.Append(tag.Sample{Ref: t.ref, Status: tag.BadWaitingForInitialData, At: tag.Now()})
+			continue
+		}
+		if replaced[n.ID] {
+			e.nodes[t.ref] = n
+		}
+		was := e.space.slot(t.ref)
+		if was == nil || was.def.Kind != t.def.Kind || was.def.Len != t.def.Len {
+			e.reborn = append(e.reborn, t.ref)
+		}
+	}
+}
+
+// remove takes a device out.
+func (e *edit) remove(g *group) {
+	number := e.number(g.Name)
+	e.next.devices[number] = ""
+	old := e.space.device(g.Device, number, g.tags)
+	diff(&e.change, &old, &part{})
+	e.removeTags(g)
+}
+
+// removeTags notes the tags of a device as it was that are not among those of the next table.
+func (e *edit) removeTags(g *group) {
+	for _, t := range g.tags {
+		if sl := &e.next.slots[t.ref-1]; sl.def == t.def { // nobody has given it another
+			sl.def = nil
+			e.gone = append(e.gone, t.ref)
+		}
+	}
+}
+
+// number is what a device is called in the Token of its state nodes, for good.
+func (e *edit) number(name string) uint32 {
+	n, ok := e.space.numbers[name]
+	if !ok {
+		n = uint32(len(e.next.devices))
+		e.next.devices = append(e.next.devices, name)
+		e.space.numbers[name] = n
+	}
+	for int(n) >= len(e.next.devices) { // of a change that was refused
+		e.next.devices = append(e.next.devices, "")
+	}
+	e.next.devices[n] = name
+	return n
+}
+
+// tell has the values follow what became of their tags.
+func (e *edit) tell() {
+	for ref, n := range e.nodes {
+		e.next.slots[ref-1].series.Bind(n)
+	}
+	now := tag.Now()
+	for _, ref := range e.gone {
+		c := e.next.slots[ref-1].cell
+		c.mu.Lock()
+		c.gone = true
+		c.series.Append(tag.Sample{Ref: ref, Status: tag.BadNodeIDUnknown, At: now})
+		c.mu.Unlock()
+	}
+	for _, ref := range e.reborn {
+		sl := &e.next.slots[ref-1]
+		sl.mu.Lock()
+		sl.gone, sl.kind = false, sl.def.Kind
+		sl.series.Append(tag.Sample{Ref: ref, Status: tag.BadWaitingForInitialData, At: now})
+		sl.mu.Unlock()
+	}
+}
+
+// same reports whether a device shows the same as another.
+func (g *group) same(o *group) bool {
+	return g.Device == o.Device && slices.EqualFunc(g.tags, o.tags, func(a, b entry) bool { return a.ref == b.ref && *a.def == *b.def })
+}
+
+// block is what the values of a device's tags belong to, because what is polled together changes together.
+func (s *Space) block(device string) *address.Block {
+	b := s.blocks[device]
+	if b == nil {
+		b = address.NewBlock(s.cfg.Account)
+		s.blocks[device] = b
+	}
+	return b
+}
+
+// diff adds what makes one part of another to a change, and returns the ids of nodes that were there and are replaced.
+func diff(c *address.Change, was, next *part) (replaced map[wire.NodeID]bool) {
+	if len(was.nodes) == 0 {
+		c.Add, c.References = append(c.Add, next.nodes...), append(c.References, next.refs...)
+		return nil
+	}
+	old := make(map[wire.NodeID]*address.Node, len(was.nodes))
+	for _, n := range was.nodes {
+		old[n.ID] = n
+	}
+	replaced = map[wire.NodeID]bool{}
+	moved := map[wire.NodeID]bool{} // nodes whose references begin anew: those replaced, added and removed
+	for _, n := range next.nodes {
+		before := old[n.ID]
+		delete(old, n.ID)
+		if before != nil && before.Same(n) {
+			continue
+		}
+		if moved[n.ID] = true; before != nil {
+			replaced[n.ID] = true
+			c.Remove = append(c.Remove, n.ID)
+		}
+		c.Add = append(c.Add, n)
+	}
+	for _, n := range was.nodes {
+		if old[n.ID] != nil {
+			moved[n.ID] = true
+			c.Remove = append(c.Remove, n.ID)
+		}
+	}
+	refs := make(map[address.Reference]bool, len(was.refs))
+	for _, r := range was.refs {
+		refs[r] = true
+	}
+	for _, r := range next.refs {
+		if !refs[r] || moved[r.Source] || moved[r.Target] {
+			c.References = append(c.References, r)
+		}
+		delete(refs, r)
+	}
+	for _, r := range was.refs {
+		if refs[r] && !moved[r.Source] && !moved[r.Target] {
+			c.Drop = append(c.Drop, r)
+		}
+	}
+	return replaced
+}
