@@ -92,8 +92,11 @@ func (e *edit) apply(c *Change) error {
 // commit makes the change visible: first the new nodes, which nobody can have found yet, last the references of those
 // that are walked already.
 func (e *edit) commit(s *Space, added []*Node) {
+	shared := make(map[pairOfLinks]*links)
 	for _, n := range added {
-		n.links.Store(e.linksOf(n))
+		l := share(shared, e.linksOf(n))
+		e.touched[n] = l
+		n.links.Store(l)
 	}
 	if e.types {
 		e.next.subtypes = subtypeSets(e.next.kinds, func(n *Node) *links {
@@ -110,6 +113,24 @@ func (e *edit) commit(s *Space, added []*Node) {
 			n.links.Store(l)
 		}
 	}
+}
+
+// pairOfLinks is the references of a node that has two, as most have: to their type and to their parent.
+type pairOfLinks [2]link
+
+// share returns links like l that another node has already, or l. The variables of one folder have the same: their
+// references cost nothing but a pointer.
+func share(shared map[pairOfLinks]*links, l *links) *links {
+	if len(l.all) != 2 {
+		l.all = slices.Clone(l.all) // without the room for more that it grew with
+		return l
+	}
+	key := pairOfLinks(l.all)
+	if same := shared[key]; same != nil {
+		return same
+	}
+	shared[key] = l
+	return l
 }
 
 // linksOf returns the references of n for changing.
@@ -208,10 +229,13 @@ func (e *edit) addReference(r Reference) error {
 	if err != nil {
 		return err
 	}
-	from, to := e.linksOf(source), e.linksOf(target)
+	from, to := e.linksOf(source), &links{}
+	if kind != kindHasTypeDefinition {
+		to = e.linksOf(target)
+	}
 	// The shorter list of the two tells whether the reference is there: a folder of many thousands is not searched.
 	list, same := from.all, link{target, kind, false}
-	if len(to.all) < len(list) {
+	if len(to.all) < len(list) && kind != kindHasTypeDefinition {
 		list, same = to.all, link{source, kind, true}
 	}
 	if slices.Contains(list, same) {
@@ -224,7 +248,9 @@ func (e *edit) addReference(r Reference) error {
 		from.definition = target
 	}
 	from.all = append(from.all, link{target, kind, false})
-	to.all = append(to.all, link{source, kind, true})
+	if kind != kindHasTypeDefinition { // no list of all instances: nobody walks it, and each change would copy it
+		to.all = append(to.all, link{source, kind, true})
+	}
 	e.types = e.types || kind == kindHasSubtype && source.Class == ua.NodeClassReferenceType
 	return nil
 }
@@ -236,11 +262,13 @@ func (e *edit) dropReference(r Reference) error {
 	}
 	from, to := e.linksOf(source), e.linksOf(target)
 	i := slices.Index(from.all, link{target, kind, false})
-	j := slices.Index(to.all, link{source, kind, true})
-	if i < 0 || j < 0 {
+	if i < 0 {
 		return fmt.Errorf("reference %s to %s: is not there", r.Source, r.Target)
 	}
-	from.all, to.all = slices.Delete(from.all, i, i+1), slices.Delete(to.all, j, j+1)
+	from.all = slices.Delete(from.all, i, i+1)
+	if j := slices.Index(to.all, link{source, kind, true}); j >= 0 { // a type does not list its instances
+		to.all = slices.Delete(to.all, j, j+1)
+	}
 	if kind == kindHasTypeDefinition {
 		from.definition = nil
 	}
