@@ -2,11 +2,13 @@ package channel
 
 import (
 	"bytes"
+	"context"
 	"crypto/cipher"
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -86,7 +88,11 @@ func (c *Channel) open(b []byte) error {
 	c.in.token = t
 	c.in.expire = t.end()
 	c.id = c.s.nextID()
-	c.log.Info("channel opened", "channel", c.id, "policy", c.policy.uri, "mode", c.mode, "certificate", thumbprint(c.certificate), "lifetime", t.life)
+	level := slog.LevelInfo
+	if q.certificate == nil {
+		level = slog.LevelDebug // anybody can open one; the log is not theirs to fill
+	}
+	c.log.Log(context.Background(), level, "channel opened", "channel", c.id, "policy", c.policy.uri, "mode", c.mode, "certificate", thumbprint(c.certificate), "lifetime", t.life)
 	return c.sendOpen(&q, t, nonce)
 }
 

@@ -129,7 +129,8 @@ func (s *Server) admit(conn net.Conn) *Channel {
 	c.attach()
 	old, ok := s.enter(c)
 	for _, o := range old {
-		o.drop(slog.LevelWarn, "it has no session, and there are too many connections")
+		s.refusals.log(o.log, o.addr, faultf(ua.StatusBadTCPServerTooBusy, "dropped: it has no session, and there are too many connections"))
+		o.conn.Close()
 	}
 	if !ok {
 		return nil

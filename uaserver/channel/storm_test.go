@@ -1,7 +1,9 @@
 package channel_test
 
 import (
+	"log/slog"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,8 @@ func TestStorm(t *testing.T) {
 	cfg.Limits.Connections = 60
 	account := &tag.Budget{Limit: 16 << 20}
 	cfg.Account = account
+	var told lines
+	cfg.Log = slog.New(slog.NewTextHandler(&told, nil))
 	s, addr := listen(t, cfg, trusting)
 	old := connect(t, addr, secured(t, cfg, both[1]))
 	echo(t, old, 1, 100)
@@ -53,4 +57,15 @@ func TestStorm(t *testing.T) {
 	if n := account.Used(); n > 60*128*1024 {
 		t.Errorf("unfinished requests hold %d bytes", n)
 	}
+	if n := told.n.Load(); n > 10 {
+		t.Errorf("H5 peers without a session filled %d lines of the log", n)
+	}
+}
+
+// lines counts the lines of a log.
+type lines struct{ n atomic.Int64 }
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.n.Add(1)
+	return len(b), nil
 }
