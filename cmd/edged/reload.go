@@ -17,6 +17,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"edged/cmd/edged/dashboard"
 	"edged/drivers/tag"
 )
 
@@ -96,7 +97,6 @@ func counts(added, removed, changed int) string {
 // follow reloads the site file when the process gets SIGHUP and when the file was saved, until ctx ends.
 func (g *gateway) follow(ctx context.Context, hangup <-chan os.Signal) {
 	f := follower{gateway: g, path: g.site.File, sum: g.site.Sum}
-	f.look()
 	saved, stop := f.watch()
 	defer stop()
 	// A file that was saved between its first reading and now is found by a look at it.
@@ -122,7 +122,7 @@ func (g *gateway) follow(ctx context.Context, hangup <-chan os.Signal) {
 	}
 }
 
-// follower reads one site file again and again. Owned by the goroutine of follow, but for look.
+// follower reads one site file again and again. Owned by the goroutine of follow.
 type follower struct {
 	gateway *gateway
 	path    string
@@ -224,6 +224,16 @@ func (f *follower) read(asked bool) {
 		return
 	}
 	g.failed.Store(nil)
+}
+
+// siteState is what the page and the metrics say of the site file.
+func (g *gateway) siteState() dashboard.Site {
+	c := g.config.Load()
+	s := dashboard.Site{Generation: c.number, Applied: c.at, Pending: c.pending}
+	if f := g.failed.Load(); f != nil {
+		s.Failed, s.Failure = f.at, f.err.Error()
+	}
+	return s
 }
 
 // fail says why a file was not taken, every mistake by line and column.

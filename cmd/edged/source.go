@@ -19,7 +19,7 @@ var _ dashboard.Source = (*gateway)(nil)
 func (g *gateway) Gateway() dashboard.Gateway {
 	return dashboard.Gateway{
 		Name: g.site.Server.Name, Version: version, State: strings.TrimPrefix(g.server.State().String(), "ServerState"),
-		Endpoint: g.endpoint(), Since: g.since,
+		Endpoint: g.endpoint(), Since: g.since, Site: g.siteState(),
 	}
 }
 

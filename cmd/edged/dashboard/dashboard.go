@@ -40,6 +40,16 @@ type Gateway struct {
 	State    string // in the words of OPC UA's ServerState
 	Endpoint string // OPC UA
 	Since    time.Time
+	Site     Site
+}
+
+// Site is the site file as it is applied.
+type Site struct {
+	Generation int       // from 1; each reload that changed something counts
+	Applied    time.Time // when
+	Pending    []string  // keys of the file that wait for a restart
+	Failed     time.Time // of the last reading, if the file was not taken; zero if it was
+	Failure    string    // why, a line a mistake
 }
 
 // Device is one field device.

@@ -27,13 +27,18 @@ var (
 	latencyDesc     = desc("publish_latency_seconds", "Time from a change to the notification of it.")
 	requestsDesc    = desc("requests_total", "Requests by service.", "service")
 	memoryDesc      = desc("memory_bytes", "Memory taken by purpose.", "account")
+	generationDesc  = desc("config_generation", "Generation of the site file that is applied, from 1.")
+	appliedDesc     = desc("config_applied_timestamp_seconds", "When the site file was applied.")
+	takenDesc       = desc("config_last_reload_successful", "1, or 0 when the site file that was read last was not taken.")
+	pendingDesc     = desc("config_restart_pending", "Keys of the site file that wait for a restart.")
 	limitDesc       = desc("memory_limit_bytes", "Most memory that a purpose may take.", "account")
 )
 
 // Describe lists the metrics.
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{samplesDesc, pollErrorsDesc, pollSecondsDesc, busyDesc, sessionsDesc, subsDesc,
-		itemsDesc, sentDesc, discardedDesc, unaccountedDesc, latencyDesc, requestsDesc, memoryDesc, limitDesc} {
+		itemsDesc, sentDesc, discardedDesc, unaccountedDesc, latencyDesc, requestsDesc, memoryDesc, limitDesc,
+		generationDesc, appliedDesc, takenDesc, pendingDesc} {
 		out <- d
 	}
 }
@@ -69,6 +74,15 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	for _, r := range c.Requests {
 		counter(requestsDesc, float64(r.N), r.Kind)
 	}
+	site := m.source.Gateway().Site
+	gauge(generationDesc, float64(site.Generation))
+	gauge(appliedDesc, float64(site.Applied.UnixMilli())/1000)
+	taken := 1.0
+	if !site.Failed.IsZero() {
+		taken = 0
+	}
+	gauge(takenDesc, taken)
+	gauge(pendingDesc, float64(len(site.Pending)))
 	for _, a := range m.source.Accounts() {
 		gauge(memoryDesc, float64(a.Used), a.Name)
 		gauge(limitDesc, float64(a.Limit), a.Name)

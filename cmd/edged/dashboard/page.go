@@ -42,6 +42,12 @@ type gatewayView struct {
 	Subscriptions  int    `json:"subscriptions"`
 	MonitoredItems int    `json:"monitoredItems"`
 	Tags           int    `json:"tags"`
+
+	Generation   int      `json:"generation"`             // of the site file, from 1
+	Applied      string   `json:"applied"`                // when, RFC 3339
+	Restart      []string `json:"restart,omitempty"`      // keys of the site file that wait for a restart
+	ReloadFailed string   `json:"reloadFailed,omitempty"` // when the site file was not taken, RFC 3339
+	ReloadError  string   `json:"reloadError,omitempty"`  // why, a line a mistake
 }
 
 // deviceView is a device as the page shows it.
@@ -140,6 +146,12 @@ func (p *page) stateNow() stateView {
 		Sessions: c.Sessions, Subscriptions: c.Subscriptions, MonitoredItems: c.MonitoredItems,
 		Tags: p.source.Table().Len(),
 	}}
+	v.Gateway.Generation, v.Gateway.Restart = g.Site.Generation, g.Site.Pending
+	v.Gateway.Applied = g.Site.Applied.UTC().Format(time.RFC3339)
+	if !g.Site.Failed.IsZero() {
+		v.Gateway.ReloadFailed = g.Site.Failed.UTC().Format(time.RFC3339)
+		v.Gateway.ReloadError = g.Site.Failure
+	}
 	if err := p.source.Ready(); err != nil {
 		v.Gateway.Problem = err.Error()
 	}
