@@ -74,7 +74,7 @@ func (n *Node) readable(rights Rights) tag.Status {
 		return badAttributeIDInvalid
 	case n.Access&ua.AccessLevelTypeCurrentRead == 0:
 		return tag.BadNotReadable
-	case rights&MayRead == 0:
+	case rights&MayRead == 0, n.Audit && rights&MayAudit == 0:
 		return tag.BadUserAccessDenied
 	}
 	return tag.Good
@@ -174,9 +174,9 @@ func (n *Node) baseAttribute(a ua.AttributeID, rights Rights) (tag.Value, tag.St
 	case ua.AttributeIDBrowseName:
 		return tag.OfRaw(wire.AppendQualifiedName([]byte{20}, n.BrowseNS, n.BrowseName)), tag.Good
 	case ua.AttributeIDDisplayName:
-		return localized(n.displayName()), tag.Good
+		return localized(n.DisplayName()), tag.Good
 	case ua.AttributeIDDescription:
-		return localized(n.Description), tag.Good
+		return localized(n.Description()), tag.Good
 	case ua.AttributeIDWriteMask, ua.AttributeIDUserWriteMask:
 		return tag.Of(uint32(0)), tag.Good
 	case ua.AttributeIDIsAbstract:
@@ -184,10 +184,10 @@ func (n *Node) baseAttribute(a ua.AttributeID, rights Rights) (tag.Value, tag.St
 	case ua.AttributeIDSymmetric:
 		return tag.Of(n.Symmetric), tag.Good
 	case ua.AttributeIDInverseName:
-		if n.InverseName == "" { // optional, and only for types that read differently backwards (Part 3, 5.3.2)
+		if n.more().InverseName == "" { // optional, and only for types that read differently backwards (Part 3, 5.3.2)
 			return tag.Value{}, badAttributeIDInvalid
 		}
-		return localized(n.InverseName), tag.Good
+		return localized(n.more().InverseName), tag.Good
 	case ua.AttributeIDContainsNoLoops:
 		return tag.Of(true), tag.Good
 	case ua.AttributeIDEventNotifier:
@@ -213,8 +213,8 @@ func (n *Node) valueAttribute(a ua.AttributeID, rights Rights) (tag.Value, tag.S
 		return tag.Of(n.Rank), tag.Good
 	case ua.AttributeIDArrayDimensions:
 		switch {
-		case len(n.Dims) > 0:
-			return tag.OfSlice(n.Dims), tag.Good
+		case len(n.Dims()) > 0:
+			return tag.OfSlice(n.Dims()), tag.Good
 		case n.Rank > 0: // lengths not known are 0 (Part 3, 5.6.2)
 			return tag.OfSlice(make([]uint32, n.Rank)), tag.Good
 		}
@@ -239,7 +239,7 @@ func (n *Node) UserAccess(rights Rights) ua.AccessLevelType {
 	const writes = ua.AccessLevelTypeCurrentWrite | ua.AccessLevelTypeHistoryWrite |
 		ua.AccessLevelTypeStatusWrite | ua.AccessLevelTypeTimestampWrite
 	access := n.Access
-	if rights&MayRead == 0 {
+	if rights&MayRead == 0 || n.Audit && rights&MayAudit == 0 {
 		access &^= reads
 	}
 	if rights&MayWrite == 0 {

@@ -92,7 +92,7 @@ func TestA7EveryAttributeOfEveryClass(t *testing.T) {
 func TestAttributeValues(t *testing.T) {
 	s := newSpace(t)
 	n := variable("v", "v", &recorder{})
-	n.DisplayName, n.Description, n.Rank, n.MinSampling = "Vee", "about v", 2, 100
+	n.More, n.Rank, n.MinSampling = &More{DisplayName: "Vee", Description: "about v"}, 2, 100
 	if err := s.Add([]*Node{n}, nil); err != nil {
 		t.Fatal(err)
 	}

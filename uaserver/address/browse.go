@@ -137,7 +137,7 @@ func (v *view) appendReference(dst []byte, e *link, mask uint32) []byte {
 		dst = wire.AppendNull(append(dst, 0, 0))
 	}
 	if mask&uint32(ua.BrowseResultMaskDisplayName) != 0 {
-		dst = wire.AppendLocalizedText(dst, "", n.displayName())
+		dst = wire.AppendLocalizedText(dst, "", n.DisplayName())
 	} else {
 		dst = append(dst, 0)
 	}
@@ -152,11 +152,4 @@ func (v *view) appendReference(dst []byte, e *link, mask uint32) []byte {
 		}
 	}
 	return append(dst, 0, 0)
-}
-
-func (n *Node) displayName() string {
-	if n.DisplayName != "" {
-		return n.DisplayName
-	}
-	return n.BrowseName
 }

@@ -85,7 +85,7 @@ func TestA3ChangeBetweenPages(t *testing.T) {
 	d := BrowseDescription{Node: plantID("f"), ReferenceType: idComponent, Results: 63}
 	out, n, at, _ := s.Browse(nil, &d, Position{}, 2)
 	again := variable("f.d", "d", nil)
-	again.DisplayName = "D"
+	again.More = &More{DisplayName: "D"}
 	err := s.Apply(Change{ // a and c go, d is replaced, e comes
 		Remove: []wire.NodeID{plantID("f.a"), plantID("f.c"), plantID("f.d")},
 		Add:    []*Node{variable("f.e", "e", nil), again},

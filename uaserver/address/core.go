@@ -141,14 +141,15 @@ func (r *coreReader) node(n *Node) {
 	n.Class = ua.NodeClass(1) << (r.byte() & 7)
 	flags := r.byte()
 	n.BrowseName = r.text()
+	var more More
 	if flags&hasDisplayName != 0 {
-		n.DisplayName = r.text()
+		more.DisplayName = r.text()
 	}
 	if flags&hasDescription != 0 {
-		n.Description = r.text()
+		more.Description = r.text()
 	}
 	if flags&hasInverseName != 0 {
-		n.InverseName = r.text()
+		more.InverseName = r.text()
 	}
 	n.Abstract, n.Symmetric = flags&isAbstract != 0, flags&isSymmetric != 0
 	switch n.Class {
@@ -160,9 +161,9 @@ func (r *coreReader) node(n *Node) {
 		n.DataType = wire.NumericID(0, uint32(r.uvarint()))
 		n.Rank = int32(r.varint())
 		if d := r.index(8); d > 0 {
-			n.Dims = make([]uint32, d)
-			for i := range n.Dims {
-				n.Dims[i] = uint32(r.uvarint())
+			more.Dims = make([]uint32, d)
+			for i := range more.Dims {
+				more.Dims[i] = uint32(r.uvarint())
 			}
 		}
 		n.Access = ua.AccessLevelType(r.byte())
@@ -172,6 +173,9 @@ func (r *coreReader) node(n *Node) {
 		n.Value = coreValue(r.text())
 	}
 	n.live = flags&isLive != 0
+	if !more.same(&nothingMore) {
+		n.More = &more
+	}
 }
 
 // coreValue makes a Value of an encoded Variant; texts and bytes stay where they are.

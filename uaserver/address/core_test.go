@@ -98,7 +98,7 @@ func TestCoreNodesAreWhole(t *testing.T) {
 	subtype := kind(45)
 	roots := []uint32{24, 31, 58, 62} // BaseDataType, References, BaseObjectType, BaseVariableType
 	for _, n := range allNodes(v) {
-		if n.BrowseName == "" || n.displayName() == "" {
+		if n.BrowseName == "" || n.DisplayName() == "" {
 			t.Errorf("%s: has no name", n.ID)
 		}
 		switch n.Class {

@@ -17,28 +17,26 @@ import (
 // Node is one node of the address space (Part 3, 5). Everything but its references is set before the node is added to
 // a Space, or before the Space is served, and is read only afterwards.
 type Node struct {
-	ID          wire.NodeID
-	BrowseName  string
-	DisplayName string // empty: the BrowseName
-	Description string
-	Class       ua.NodeClass
-	BrowseNS    uint16
+	ID         wire.NodeID
+	BrowseName string
+	Class      ua.NodeClass
+	BrowseNS   uint16
 
 	Abstract      bool  // types
 	Symmetric     bool  // reference types
 	Executable    bool  // methods
 	EventNotifier uint8 // objects and views
 	Historizing   bool
+	Audit         bool               // its Value concerns security: it is read with MayAudit alone
 	Access        ua.AccessLevelType // of anybody; a user's is this masked by his Rights
 
-	live bool     // its Value, while null, is not an empty one but one that nobody supplies
-	kind uint16   // of a reference type: its index in view.kinds
-	Rank int32    // ValueRank: -1 scalar, 1 one dimension
-	Dims []uint32 // ArrayDimensions
+	live bool   // its Value, while null, is not an empty one but one that nobody supplies
+	kind uint16 // of a reference type: its index in view.kinds
+	Rank int32  // ValueRank: -1 scalar, 1 one dimension
+	More *More  // nil: nothing of it
 
 	DataType    wire.NodeID // of variables and variable types
 	MinSampling float64     // MinimumSamplingInterval in milliseconds; -1 not known, 0 continuous
-	InverseName string      // of reference types
 
 	// Value is the value of a variable or variable type without a manager, and the DataTypeDefinition of a data type
 	// (an encoded StructureDefinition or EnumDefinition).
@@ -53,14 +51,51 @@ type Node struct {
 	links atomic.Pointer[links] // its references; replaced by a Space as a whole
 }
 
+// More is what few nodes have, apart from the Node so that a hundred thousand others need no room for it.
+type More struct {
+	DisplayName string // empty: the BrowseName
+	Description string
+	InverseName string   // of reference types
+	Dims        []uint32 // ArrayDimensions
+}
+
+var nothingMore More // read only
+
+// more is n.More, or nothing of it.
+func (n *Node) more() *More {
+	if n.More == nil {
+		return &nothingMore
+	}
+	return n.More
+}
+
+// DisplayName is the text of the DisplayName.
+func (n *Node) DisplayName() string {
+	if text := n.more().DisplayName; text != "" {
+		return text
+	}
+	return n.BrowseName
+}
+
+// Description is the text of the Description, empty if there is none.
+func (n *Node) Description() string { return n.more().Description }
+
+// Dims is the ArrayDimensions, empty if they are not given. It is read only.
+func (n *Node) Dims() []uint32 { return n.more().Dims }
+
 // Same reports whether a node shows the same as another, their references aside.
 func (n *Node) Same(o *Node) bool {
-	return n.ID == o.ID && n.BrowseName == o.BrowseName && n.DisplayName == o.DisplayName && n.Description == o.Description &&
+	return n.ID == o.ID && n.BrowseName == o.BrowseName && n.more().same(o.more()) &&
 		n.Class == o.Class && n.BrowseNS == o.BrowseNS && n.Abstract == o.Abstract && n.Symmetric == o.Symmetric &&
 		n.Executable == o.Executable && n.EventNotifier == o.EventNotifier && n.Historizing == o.Historizing &&
-		n.Access == o.Access && n.Rank == o.Rank && slices.Equal(n.Dims, o.Dims) && n.DataType == o.DataType &&
-		n.MinSampling == o.MinSampling && n.InverseName == o.InverseName && n.Value.Equal(o.Value) &&
+		n.Access == o.Access && n.Rank == o.Rank && n.DataType == o.DataType &&
+		n.MinSampling == o.MinSampling && n.Value.Equal(o.Value) &&
 		n.Manager == o.Manager && n.Ref == o.Ref && n.Token == o.Token
+}
+
+func (m *More) same(o *More) bool {
+	return m.DisplayName == o.DisplayName && m.Description == o.Description && m.InverseName == o.InverseName &&
+		slices.Equal(m.Dims, o.Dims)
 }
 
 // Rights are what an identity may do with a node.
@@ -72,6 +107,7 @@ const (
 	MayRead
 	MayWrite
 	MayCall
+	MayAudit // what concerns security: who is logged in, and how
 )
 
 // ReadItem is one attribute to read; it carries its result.

@@ -266,7 +266,7 @@ func TestNewReferenceTypesAreSubtypes(t *testing.T) {
 	s := newSpace(t)
 	folder(t, s, "a", nil, "v")
 	feeds := plantID("Feeds")
-	err := s.Add([]*Node{{ID: feeds, Class: ua.NodeClassReferenceType, BrowseNS: 2, BrowseName: "Feeds", InverseName: "FedBy"}},
+	err := s.Add([]*Node{{ID: feeds, Class: ua.NodeClassReferenceType, BrowseNS: 2, BrowseName: "Feeds", More: &More{InverseName: "FedBy"}}},
 		[]Reference{{idComponent, idHasSubtype, feeds}, {plantID("a.v"), feeds, plantID("a")}})
 	if err != nil {
 		t.Fatal(err)

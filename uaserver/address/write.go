@@ -113,7 +113,7 @@ func (v *view) accept(n *Node, r Range, d *wire.DataValue) tag.Status {
 	if !rankTakes(n.Rank, s.dims) {
 		return tag.BadTypeMismatch
 	}
-	if s.dims > 0 && s.dims == len(n.Dims) && !n.fits(d.Value) {
+	if s.dims > 0 && s.dims == len(n.Dims()) && !n.fits(d.Value) {
 		return tag.BadTypeMismatch
 	}
 	return tag.Good
@@ -122,11 +122,11 @@ func (v *view) accept(n *Node, r Range, d *wire.DataValue) tag.Status {
 // fits compares the lengths of an array or a matrix with ArrayDimensions, whose zeros are lengths that may vary.
 func (n *Node) fits(v tag.Value) bool {
 	if v.IsArray() {
-		return n.Dims[0] == 0 || uint64(v.Len()) <= uint64(n.Dims[0])
+		return n.Dims()[0] == 0 || uint64(v.Len()) <= uint64(n.Dims()[0])
 	}
 	a, ok := parseEncoded(v)
 	for i := range a.nDims {
-		ok = ok && (n.Dims[i] == 0 || a.dims[i] <= n.Dims[i])
+		ok = ok && (n.Dims()[i] == 0 || a.dims[i] <= n.Dims()[i])
 	}
 	return ok
 }

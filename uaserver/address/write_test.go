@@ -144,7 +144,7 @@ func TestTypes(t *testing.T) {
 		{"data type that the space lacks", 70000, -1, nil, wire.DataValue{Value: tag.Of("x")}, ok},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			n := &Node{Class: ua.NodeClassVariable, DataType: n0(row.dataType), Rank: row.rank, Dims: row.dims}
+			n := &Node{Class: ua.NodeClassVariable, DataType: n0(row.dataType), Rank: row.rank, More: &More{Dims: row.dims}}
 			if got := s.now.Load().accept(n, Range{}, &row.value); got != row.want {
 				t.Errorf("got %v", got)
 			}

@@ -42,9 +42,17 @@ func (p *part) node(n *address.Node, parent wire.NodeID, kind, definition uint32
 	p.link(n.ID, id.HasTypeDefinition, wire.NumericID(0, definition))
 }
 
+// described is More of a node with a description.
+func described(text string) *address.More {
+	if text == "" {
+		return nil
+	}
+	return &address.More{Description: text}
+}
+
 func (p *part) object(node wire.NodeID, name, description string, parent wire.NodeID, kind, definition uint32) {
 	p.node(&address.Node{
-		ID: node, Class: ua.NodeClassObject, BrowseNS: plant, BrowseName: name, Description: description,
+		ID: node, Class: ua.NodeClassObject, BrowseNS: plant, BrowseName: name, More: described(description),
 	}, parent, kind, definition)
 }
 
@@ -99,12 +107,12 @@ func variable(s *Space, t entry, name string) *address.Node {
 	full := def.FullName()
 	n := &address.Node{
 		ID: wire.TextID(plant, full), Class: ua.NodeClassVariable, BrowseNS: plant, BrowseName: full[len(full)-len(name):],
-		Description: def.Description, DataType: wire.NumericID(0, uint32(def.Kind)), Rank: -1,
+		More: described(def.Description), DataType: wire.NumericID(0, uint32(def.Kind)), Rank: -1,
 		Access: accessLevel(def), MinSampling: float64(def.Poll) / float64(time.Millisecond),
 		Manager: s, Ref: t.ref,
 	}
 	if def.Len > 0 {
-		n.Rank, n.Dims = 1, []uint32{uint32(def.Len)}
+		n.Rank, n.More = 1, &address.More{Description: def.Description, Dims: []uint32{uint32(def.Len)}}
 	}
 	return n
 }

@@ -71,7 +71,7 @@ func (s *Space) Properties(owner *address.Node) []*address.Node {
 		// The id cannot meet a tag's: no part of a tag's name begins with $.
 		out = append(out, &address.Node{
 			ID: wire.TextID(plant, owner.ID.Str+address.PropertyMark+p.name), Class: ua.NodeClassVariable,
-			BrowseName: p.name, Description: p.description, DataType: wire.NumericID(0, p.dataType), Rank: p.rank,
+			BrowseName: p.name, More: described(p.description), DataType: wire.NumericID(0, p.dataType), Rank: p.rank,
 			Access: ua.AccessLevelTypeCurrentRead, Manager: s, Ref: owner.Ref, Token: uint32(1 + i),
 		})
 	}

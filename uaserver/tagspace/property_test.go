@@ -58,7 +58,7 @@ func TestTypesOfPart8(t *testing.T) {
 		p.space.References(n, func(kind *address.Node, inverse bool, target *address.Node) bool {
 			if kind.ID == wire.NumericID(0, id.HasProperty) && !inverse {
 				has = append(has, target.BrowseName)
-				if target.BrowseNS != 0 || target.TypeDefinition().ID != wire.NumericID(0, id.PropertyType) || target.Description == "" {
+				if target.BrowseNS != 0 || target.TypeDefinition().ID != wire.NumericID(0, id.PropertyType) || target.Description() == "" {
 					t.Errorf("%s: %+v", target.ID, target)
 				}
 				if again := p.space.Find(target.ID); again == nil || again.BrowseName != target.BrowseName {

@@ -202,10 +202,10 @@ Organizes ns=2;s=boiler boiler BaseObjectType
 		t.Errorf("tree:\n%s\nwant:\n%s", got, want)
 	}
 	n := p.node(t, "boiler.curve")
-	if n.Rank != 1 || len(n.Dims) != 1 || n.Dims[0] != 5 || n.DataType != wire.NumericID(0, id.Int16) {
-		t.Errorf("curve: rank %d, dimensions %v, type %s", n.Rank, n.Dims, n.DataType)
+	if n.Rank != 1 || len(n.Dims()) != 1 || n.Dims()[0] != 5 || n.DataType != wire.NumericID(0, id.Int16) {
+		t.Errorf("curve: rank %d, dimensions %v, type %s", n.Rank, n.Dims(), n.DataType)
 	}
-	if n := p.node(t, "boiler.temperature"); n.MinSampling != 100 || n.Description != "of the water" || n.Access != ua.AccessLevelTypeCurrentRead {
+	if n := p.node(t, "boiler.temperature"); n.MinSampling != 100 || n.Description() != "of the water" || n.Access != ua.AccessLevelTypeCurrentRead {
 		t.Errorf("temperature: %+v", n)
 	}
 	units := p.read(t, "boiler.temperature.$EngineeringUnits", "").Value.Bytes()

@@ -77,12 +77,12 @@ func (p *part) stateType() {
 	}
 	p.nodes = append(p.nodes, &address.Node{
 		ID: stateTypeID, Class: ua.NodeClassDataType, BrowseNS: plant, BrowseName: "DeviceState",
-		Description: "How a device is.", Value: structure(id.EnumDefinition_Encoding_DefaultBinary, fields),
+		More: described("How a device is."), Value: structure(id.EnumDefinition_Encoding_DefaultBinary, fields),
 	})
 	p.link(enumerationID, id.HasSubtype, stateTypeID)
 	p.node(&address.Node{
 		ID: stateNamesID, Class: ua.NodeClassVariable, BrowseName: "EnumStrings",
-		DataType: wire.NumericID(0, id.LocalizedText), Rank: 1, Dims: []uint32{uint32(len(stateNames))},
+		DataType: wire.NumericID(0, id.LocalizedText), Rank: 1, More: &address.More{Dims: []uint32{uint32(len(stateNames))}},
 		Access: ua.AccessLevelTypeCurrentRead, Value: tag.OfRaw(texts),
 	}, stateTypeID, id.HasProperty, id.PropertyType)
 }
@@ -94,7 +94,7 @@ func (p *part) state(s *Space, device uint32, name string, parent wire.NodeID) {
 	for field, st := range stateNodes {
 		n := &address.Node{
 			ID: wire.TextID(plant, name+"."+st.name), Class: ua.NodeClassVariable, BrowseNS: plant, BrowseName: st.name,
-			Description: st.description, DataType: wire.NumericID(0, st.dataType), Rank: -1,
+			More: described(st.description), DataType: wire.NumericID(0, st.dataType), Rank: -1,
 			Access: ua.AccessLevelTypeCurrentRead, Manager: s, Token: device<<8 | uint32(field),
 		}
 		if st.dataType == 0 {
