@@ -113,7 +113,7 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 		Limits:  uaserver.Limits{Sessions: limits.Sessions},
 		Channel: channelLimits(limits),
 		Subscription: subscription.Config{
-			Account: subscriptions, Subscriptions: limits.Subscriptions, Items: limits.MonitoredItems,
+			Account: subscriptions, Queues: queues, Subscriptions: limits.Subscriptions, Items: limits.MonitoredItems,
 			Queue: limits.Queue, MinPublishing: limits.MinPublishing,
 		},
 		Account: connections, Log: log,

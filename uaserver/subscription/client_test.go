@@ -284,6 +284,31 @@ func TestRepublish(t *testing.T) {
 			t.Fatalf("older ones are not: %v", code)
 		}
 	})
+	bubble(t, "B10 what others' items reserve takes nothing from what is kept", func(t *testing.T) {
+		queues := &tag.Budget{Limit: 20 * entryBytes}
+		r := newRig(t, Config{Account: &tag.Budget{Limit: 1000}, Queues: queues})
+		v := r.variable(0)
+		greedy := plainItem(v, 1000)
+		greedy.Oldest = false
+		g := r.client()
+		g.monitor(g.subscribe(Parameters{}), greedy, greedy, greedy, greedy, greedy, greedy)
+		c := r.client()
+		sub := c.subscribe(Parameters{})
+		c.monitor(sub, plainItem(v, 1))
+		v.set(1)
+		c.publish(1)
+		sleep(ms(100))
+		if m := c.one(); len(m.resp.AvailableSequenceNumbers) != 1 {
+			t.Fatalf("available: %v", m.resp.AvailableSequenceNumbers)
+		}
+		if _, code := republish(c, sub, 1); code != ua.StatusGood {
+			t.Fatalf("Republish: %v", code)
+		}
+		g.Close(true)
+		if n := queues.Used(); n != 0 {
+			t.Fatalf("%d bytes stay charged", n)
+		}
+	})
 	bubble(t, "B10 the account bounds what is kept", func(t *testing.T) {
 		budget := &tag.Budget{Limit: 1000}
 		r := newRig(t, Config{Account: budget})

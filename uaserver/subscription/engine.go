@@ -7,8 +7,11 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"log/slog"
+	"maps"
+	"math"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +31,8 @@ type Space interface {
 type Config struct {
 	Space   Space
 	EURange func(n *address.Node) (low, high float64, ok bool) // for percent deadbands; nil: no node has one
-	Account tag.Account                                        // bytes of kept messages and of items' own queues; nil: no limit
+	Account tag.Account                                        // bytes of messages kept for Republish; nil: no limit
+	Queues  tag.Account                                        // bytes of items' own queues; nil: Account
 	Log     *slog.Logger                                       // hears of losses; nil: nobody does
 
 	Shards        int           // goroutines that publish; one a core
@@ -64,6 +68,9 @@ func (c *Config) defaults() {
 	}
 	if c.Account == nil {
 		c.Account = &tag.Budget{}
+	}
+	if c.Queues == nil {
+		c.Queues = c.Account
 	}
 }
 
@@ -181,6 +188,37 @@ func (e *Engine) enter(s *Subscription) bool {
 	e.subs[s.id] = s
 	e.created++
 	return true
+}
+
+// makeRoom deletes a Subscription whose session has ended, the one that would expire first, if there are as many as there
+// may be: nobody can ask for what it has, and its lifetime may be a day. It is called without any client's lock.
+func (e *Engine) makeRoom() {
+	e.mu.Lock()
+	full := len(e.subs) >= e.cfg.Subscriptions
+	var clients []*Client
+	if full {
+		clients = slices.Collect(maps.Keys(e.clients))
+	}
+	e.mu.Unlock()
+	var of *Client
+	var first *Subscription
+	least := int64(math.MaxInt64)
+	for _, c := range clients {
+		c.mu.Lock()
+		for _, s := range c.subs {
+			if left := int64(s.lifetime) * int64(s.interval); c.closed && left < least {
+				of, first, least = c, s, left
+			}
+		}
+		c.mu.Unlock()
+	}
+	if first == nil {
+		return
+	}
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	first.step(onDelete, e.now())
+	of.rest()
 }
 
 // leave forgets a Subscription and keeps its ledger. It is called under the client's lock.

@@ -303,7 +303,7 @@ func (s *Subscription) vacate(slot uint32) {
 
 // createOwn gives an item a queue of its own.
 func (s *Subscription) createOwn(it *item, slot uint32, p *plan, text string) bool {
-	o := &own{how: p.how, slot: slot, series: p.series, node: p.node, attribute: p.attribute, account: s.client.engine.cfg.Account}
+	o := &own{how: p.how, slot: slot, series: p.series, node: p.node, attribute: p.attribute, account: s.client.engine.cfg.Queues}
 	o.setRange(text, p.part)
 	p.set.queue = int32(o.reserve(p.queue))
 	var ok bool

@@ -55,6 +55,33 @@ func TestLimits(t *testing.T) {
 			t.Fatalf("after a deletion: %v", code)
 		}
 	})
+	bubble(t, "G2 Subscriptions of sessions that ended give way", func(t *testing.T) {
+		r := newRig(t, Config{Subscriptions: 3})
+		gone, c := r.client(), r.client()
+		long := gone.subscribe(Parameters{Lifetime: 1_000_000})
+		gone.subscribe(Parameters{Lifetime: 1000})
+		gone.monitor(long, plainItem(r.variable(0), 10))
+		c.subscribe(Parameters{})
+		create := func() ua.StatusCode {
+			return c.CreateSubscription(Parameters{}, true, func(uint32, Parameters) {})
+		}
+		if code := create(); code != ua.StatusBadTooManySubscriptions {
+			t.Fatalf("its session lives: %v", code)
+		}
+		gone.Close(false)
+		if code := create(); code != ua.StatusGood {
+			t.Fatalf("its session has ended: %v", code)
+		}
+		if st := r.engine.Stats(); st.Items != 1 {
+			t.Fatal("the one that lives longest went first")
+		}
+		if code := create(); code != ua.StatusGood {
+			t.Fatalf("the second: %v", code)
+		}
+		if code := create(); code != ua.StatusBadTooManySubscriptions {
+			t.Fatalf("those of sessions that live stay: %v", code)
+		}
+	})
 	bubble(t, "BadTooManyMonitoredItems", func(t *testing.T) {
 		r := newRig(t, Config{Items: 3})
 		v := r.variable(0)
