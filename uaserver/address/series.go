@@ -44,15 +44,21 @@ type Series struct {
 	head     atomic.Uint64 // number of samples ever appended; written under mu
 	block    *Block        // nil: none
 	node     atomic.Pointer[Node]
-	mu       sync.Mutex   // guards all below; held for copies alone
-	ring     []tag.Sample // grows as it fills, up to queue
-	next     int          // slot of the next sample
-	count    int          // samples in the ring, the newest of them before next
-	queue    int          // largest queue that is reserved; 0 is none
-	needs    []need       // by queue size, ascending
-	alarm    uint64       // head at which the wakers are told next
-	wakers   []Waker
+	mu       sync.Mutex // guards all below; held for copies alone
+	last     tag.Sample // the newest
 	verified tag.Time
+	log      *log // nil: nobody wants more than the newest, as of most variables
+}
+
+// log is what a Series holds while readers want more than its newest sample. Its Series' mu guards it.
+type log struct {
+	ring   []tag.Sample // the newest too; grows as it fills, up to queue
+	next   int          // slot of the next sample
+	count  int          // samples in the ring, the newest of them before next
+	queue  int          // largest queue that is reserved; 0 is none
+	needs  []need       // by queue size, ascending
+	alarm  uint64       // head at which the wakers are told next
+	wakers []Waker
 }
 
 // Block is the block that the Series belongs to; nil if none.
@@ -83,27 +89,14 @@ func (s *Series) Head() uint64 { return s.head.Load() }
 // Append adds a changed sample.
 func (s *Series) Append(v tag.Sample) {
 	s.mu.Lock()
-	s.retain()
-	switch n := len(s.ring); {
-	case s.count == n && n < max(1, s.queue):
-		s.resize(min(max(1, s.queue), max(1, 2*n)))
-	case s.count == n && n > 1:
-		s.forget()
+	if s.log != nil {
+		s.log.add(s.account(), v)
 	}
-	if s.next == len(s.ring) {
-		s.next = 0
-	}
-	s.ring[s.next] = v
-	s.next++
-	s.count = min(s.count+1, len(s.ring))
+	s.last, s.verified = v, v.At
 	head := s.head.Load() + 1
 	s.head.Store(head)
-	s.verified = v.At
-	if len(s.wakers) > 0 && head >= s.alarm {
-		s.alarm = head + uint64(max(1, s.queue/2))
-		for _, w := range s.wakers {
-			w.Wake()
-		}
+	if s.log != nil {
+		s.log.wake(head)
 	}
 	s.mu.Unlock()
 	if s.block != nil {
@@ -111,44 +104,107 @@ func (s *Series) Append(v tag.Sample) {
 	}
 }
 
-// retain charges the account with the text, bytes or elements of the newest sample, which is about to be kept behind a
-// newer one. Where there is no room older samples go, and at last this one: their readers are told of a loss.
-func (s *Series) retain() {
-	if s.count == 0 || s.queue <= 1 || s.block == nil || s.block.account == nil {
+// account is what the queues are charged to, or nil.
+func (s *Series) account() tag.Account {
+	if s.block == nil {
+		return nil
+	}
+	return s.block.account
+}
+
+// add puts a sample into the ring.
+func (l *log) add(a tag.Account, v tag.Sample) {
+	l.retain(a)
+	switch n := len(l.ring); {
+	case l.count == n && n < max(1, l.queue):
+		l.resize(a, min(max(1, l.queue), max(1, 2*n)))
+	case l.count == n && n > 1:
+		l.forget(a)
+	}
+	if l.next == len(l.ring) {
+		l.next = 0
+	}
+	l.ring[l.next] = v
+	l.next++
+	l.count = min(l.count+1, len(l.ring))
+}
+
+// wake tells the wakers when half of the largest queue has passed.
+func (l *log) wake(head uint64) {
+	if len(l.wakers) == 0 || head < l.alarm {
 		return
 	}
-	n := s.ring[s.slot(1)].Value.Size()
-	for n > 0 && !s.block.account.Take(n) {
-		if s.count == 1 {
-			s.ring[s.slot(1)] = tag.Sample{}
-			s.count = 0
+	l.alarm = head + uint64(max(1, l.queue/2))
+	for _, w := range l.wakers {
+		w.Wake()
+	}
+}
+
+// retain charges the account with the text, bytes or elements of the newest sample, which is about to be kept behind a
+// newer one. Where there is no room older samples go, and at last this one: their readers are told of a loss.
+func (l *log) retain(a tag.Account) {
+	if l.count == 0 || l.queue <= 1 || a == nil {
+		return
+	}
+	n := l.ring[l.slot(1)].Value.Size()
+	for n > 0 && !a.Take(n) {
+		if l.count == 1 {
+			l.ring[l.slot(1)] = tag.Sample{}
+			l.count = 0
 			return
 		}
-		s.forget()
+		l.forget(a)
 	}
 }
 
 // forget gives up the oldest sample, which is not the newest.
-func (s *Series) forget() {
-	oldest := &s.ring[s.slot(s.count)]
-	if n := oldest.Value.Size(); n > 0 && s.block != nil && s.block.account != nil {
-		s.block.account.Give(n)
+func (l *log) forget(a tag.Account) {
+	oldest := &l.ring[l.slot(l.count)]
+	if n := oldest.Value.Size(); n > 0 && a != nil {
+		a.Give(n)
 	}
 	*oldest = tag.Sample{}
-	s.count--
+	l.count--
 }
 
 // resize gives the ring that many slots, with its newest samples in order from the first.
-func (s *Series) resize(size int) {
-	for s.count > size {
-		s.forget()
+func (l *log) resize(a tag.Account, size int) {
+	for l.count > size {
+		l.forget(a)
 	}
-	n := s.count
+	n := l.count
 	ring := make([]tag.Sample, size)
 	for i := range n {
-		ring[i] = s.ring[s.slot(n-i)]
+		ring[i] = l.ring[l.slot(n-i)]
 	}
-	s.ring, s.next = ring, n
+	l.ring, l.next = ring, n
+}
+
+// slot is where the sample is that was appended back samples ago; 1 is the newest.
+func (l *log) slot(back int) int {
+	i := l.next - back
+	if i < 0 {
+		i += len(l.ring)
+	}
+	return i
+}
+
+// begin returns the log, which it makes at the first call with the newest sample in it.
+func (s *Series) begin() *log {
+	if s.log == nil {
+		s.log = &log{}
+		if s.head.Load() > 0 {
+			s.log.add(nil, s.last)
+		}
+	}
+	return s.log
+}
+
+// end gives the log up when nobody wants it any longer.
+func (s *Series) end() {
+	if l := s.log; l.queue <= 1 && len(l.wakers) == 0 {
+		s.log = nil
+	}
 }
 
 // Verify notes that a reading at that time found the last sample unchanged.
@@ -162,19 +218,7 @@ func (s *Series) Verify(at tag.Time) {
 func (s *Series) Last() (v tag.Sample, verified tag.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.head.Load() == 0 {
-		return v, 0, false
-	}
-	return s.ring[s.slot(1)], s.verified, true
-}
-
-// slot is where the sample is that was appended back samples ago; 1 is the newest.
-func (s *Series) slot(back int) int {
-	i := s.next - back
-	if i < 0 {
-		i += len(s.ring)
-	}
-	return i
+	return s.last, s.verified, s.head.Load() > 0
 }
 
 // Take appends to dst what is new since cursor, oldest first, at most max samples of the last queue ones, and moves
@@ -182,87 +226,114 @@ func (s *Series) slot(back int) int {
 func (s *Series) Take(cursor *uint64, queue, max int, dst []tag.Sample) (_ []tag.Sample, lost uint64) {
 	s.mu.Lock()
 	fresh := s.head.Load() - *cursor
-	kept := uint64(min(queue, s.count))
+	kept := uint64(min(queue, 1))
+	if s.log != nil {
+		kept = uint64(min(queue, s.log.count))
+	}
 	if fresh > kept {
 		lost = fresh - kept
 		fresh = kept
 	}
 	n := min(int(fresh), max)
-	if n > 0 {
-		from := s.slot(int(fresh))
-		if tail := len(s.ring) - from; n > tail {
-			dst = append(dst, s.ring[from:]...)
-			dst = append(dst, s.ring[:n-tail]...)
-		} else {
-			dst = append(dst, s.ring[from:from+n]...)
-		}
+	switch {
+	case n <= 0:
+	case s.log == nil:
+		dst = append(dst, s.last)
+	default:
+		dst = s.log.copy(dst, int(fresh), n)
 	}
 	s.mu.Unlock()
 	*cursor += lost + uint64(n)
 	return dst, lost
 }
 
+// copy appends n samples to dst, from the one that was appended back samples ago.
+func (l *log) copy(dst []tag.Sample, back, n int) []tag.Sample {
+	from := l.slot(back)
+	if tail := len(l.ring) - from; n > tail {
+		dst = append(dst, l.ring[from:]...)
+		return append(dst, l.ring[:n-tail]...)
+	}
+	return append(dst, l.ring[from:from+n]...)
+}
+
 // Reserve asks that the last queue samples be kept for one more reader, and returns how many will be: as many as the
 // block's account has room for, at least one. What was granted is given back with Release.
 func (s *Series) Reserve(queue int) (granted int) {
+	if queue <= 1 { // the newest is there in any case
+		return 1
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	queue = max(1, queue)
-	for queue > s.queue && !s.charge(queue) {
-		queue = max(s.queue, queue/2, 1)
+	l := s.begin()
+	defer s.end()
+	for queue > l.queue && !l.charge(s.account(), queue) {
+		queue = max(l.queue, queue/2, 1)
 	}
-	s.queue = max(s.queue, queue)
+	if queue <= 1 {
+		return 1
+	}
+	l.queue = max(l.queue, queue)
 	i := 0
-	for i < len(s.needs) && int(s.needs[i].queue) < queue {
+	for i < len(l.needs) && int(l.needs[i].queue) < queue {
 		i++
 	}
-	if i == len(s.needs) || int(s.needs[i].queue) != queue {
-		s.needs = append(s.needs, need{})
-		copy(s.needs[i+1:], s.needs[i:])
-		s.needs[i] = need{queue: int32(queue)}
+	if i == len(l.needs) || int(l.needs[i].queue) != queue {
+		l.needs = append(l.needs, need{})
+		copy(l.needs[i+1:], l.needs[i:])
+		l.needs[i] = need{queue: int32(queue)}
 	}
-	s.needs[i].readers++
+	l.needs[i].readers++
 	return queue
 }
 
 // charge takes the bytes of a larger queue from the account. The one slot that every variable has is not charged.
-func (s *Series) charge(queue int) bool {
-	more := (queue - max(1, s.queue)) * slotBytes
-	return more <= 0 || s.block == nil || s.block.account == nil || s.block.account.Take(more)
+func (l *log) charge(a tag.Account, queue int) bool {
+	more := (queue - max(1, l.queue)) * slotBytes
+	return more <= 0 || a == nil || a.Take(more)
 }
 
 // Release ends a reservation. The ring shrinks, keeping its newest samples, when nobody needs its size any longer.
 func (s *Series) Release(granted int) {
+	if granted <= 1 {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.needs {
-		if int(s.needs[i].queue) != granted {
+	l, a := s.log, s.account()
+	if l == nil {
+		return // it was given back before
+	}
+	for i := range l.needs {
+		if int(l.needs[i].queue) != granted {
 			continue
 		}
-		if s.needs[i].readers--; s.needs[i].readers == 0 {
-			s.needs = append(s.needs[:i], s.needs[i+1:]...)
+		if l.needs[i].readers--; l.needs[i].readers == 0 {
+			l.needs = append(l.needs[:i], l.needs[i+1:]...)
 		}
 		break
 	}
 	queue := 0
-	if n := len(s.needs); n > 0 {
-		queue = int(s.needs[n-1].queue)
+	if n := len(l.needs); n > 0 {
+		queue = int(l.needs[n-1].queue)
 	}
-	if s.block != nil && s.block.account != nil {
-		s.block.account.Give((max(1, s.queue) - max(1, queue)) * slotBytes)
+	if a != nil {
+		a.Give((max(1, l.queue) - max(1, queue)) * slotBytes)
 	}
-	s.queue = queue
-	if size := max(1, queue); len(s.ring) > size {
-		s.resize(size)
+	l.queue = queue
+	if size := max(1, queue); len(l.ring) > size {
+		l.resize(a, size)
 	}
+	s.end()
 }
 
 // Watch has w told each time that half of the largest queue has passed, so that a reader that must look at every
 // sample comes in time.
 func (s *Series) Watch(w Waker) {
 	s.mu.Lock()
-	s.wakers = append(s.wakers, w)
-	s.alarm = s.head.Load() + uint64(max(1, s.queue/2))
+	l := s.begin()
+	l.wakers = append(l.wakers, w)
+	l.alarm = s.head.Load() + uint64(max(1, l.queue/2))
 	s.mu.Unlock()
 }
 
@@ -270,10 +341,15 @@ func (s *Series) Watch(w Waker) {
 func (s *Series) Unwatch(w Waker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.wakers {
-		if s.wakers[i] == w {
-			s.wakers = append(s.wakers[:i], s.wakers[i+1:]...)
-			return
+	if s.log == nil {
+		return
+	}
+	l := s.log
+	for i := range l.wakers {
+		if l.wakers[i] == w {
+			l.wakers = append(l.wakers[:i], l.wakers[i+1:]...)
+			break
 		}
 	}
+	s.end()
 }
