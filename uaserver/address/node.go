@@ -87,7 +87,7 @@ func (n *Node) Dims() []uint32 { return n.more().Dims }
 func (n *Node) Same(o *Node) bool {
 	return n.ID == o.ID && n.BrowseName == o.BrowseName && n.more().same(o.more()) &&
 		n.Class == o.Class && n.BrowseNS == o.BrowseNS && n.Abstract == o.Abstract && n.Symmetric == o.Symmetric &&
-		n.Executable == o.Executable && n.EventNotifier == o.EventNotifier && n.Historizing == o.Historizing &&
+		n.Executable == o.Executable && n.EventNotifier == o.EventNotifier && n.Historizing == o.Historizing && n.Audit == o.Audit &&
 		n.Access == o.Access && n.Rank == o.Rank && n.DataType == o.DataType &&
 		n.MinSampling == o.MinSampling && n.Value.Equal(o.Value) &&
 		n.Manager == o.Manager && n.Ref == o.Ref && n.Token == o.Token

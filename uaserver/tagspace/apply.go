@@ -62,7 +62,7 @@ type edit struct {
 	space  *Space
 	change address.Change
 	next   *view
-	nodes  map[tag.Ref]*address.Node // tags that were there and have another node now
+	nodes  map[tag.Ref]*address.Node // tags whose values are there, and that have another node now
 	gone   []tag.Ref
 	reborn []tag.Ref // returned, or of another type
 }
@@ -105,10 +105,10 @@ func (e *edit) tags(g *group, p *part, replaced map[wire.NodeID]bool) {
 			sl.series.Append(tag.Sample{Ref: t.ref, Status: tag.BadWaitingForInitialData, At: tag.Now()})
 			continue
 		}
-		if replaced[n.ID] {
+		was := e.space.slot(t.ref)
+		if was == nil || replaced[n.ID] {
 			e.nodes[t.ref] = n
 		}
-		was := e.space.slot(t.ref)
 		if was == nil || was.def.Kind != t.def.Kind || was.def.Len != t.def.Len {
 			e.reborn = append(e.reborn, t.ref)
 		}
