@@ -2,9 +2,12 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/gopcua/opcua/ua"
 )
 
 // worker is one session under load. Its goroutine owns it until the round is over.
@@ -56,22 +59,39 @@ func (w *worker) fail(err error) {
 	}
 }
 
-// verify has the first answer to each request decoded whole, which a scan is too quick for.
-func (w *worker) verify() error {
-	w.c.sock.SetDeadline(time.Now().Add(patience))
+// verify has the first answer to each request decoded whole, which a scan is too quick for. A server that was just started
+// may still wait for its values.
+func (w *worker) verify(ctx context.Context) error {
+	end := time.Now().Add(patience)
+	w.c.sock.SetDeadline(end)
 	defer w.c.sock.SetDeadline(time.Time{})
 	for _, q := range w.requests {
-		id, body, err := w.c.ask(q, time.Now())
+		err := w.try(q)
+		for errors.Is(err, ua.StatusBadWaitingForInitialData) && time.Now().Before(end) && ctx.Err() == nil {
+			time.Sleep(waitForValues)
+			err = w.try(q)
+		}
 		if err != nil {
 			return err
 		}
-		if _, err := decode(body); err != nil {
-			return err
-		}
-		v := q.check(body, id)
-		if err := v.err(q); err != nil {
-			return fmt.Errorf("%w; are these the server's nodes?", err)
-		}
+	}
+	return nil
+}
+
+// waitForValues is the time between two looks at a server that has no values yet.
+const waitForValues = 20 * time.Millisecond
+
+func (w *worker) try(q *request) error {
+	id, body, err := w.c.ask(q, time.Now())
+	if err != nil {
+		return err
+	}
+	if _, err := decode(body); err != nil {
+		return err
+	}
+	v := q.check(body, id)
+	if err := v.err(q); err != nil {
+		return fmt.Errorf("%w; are these the server's nodes?", err)
 	}
 	return nil
 }
@@ -147,7 +167,7 @@ func (b *bench) open(ctx context.Context) ([]*worker, error) {
 			return workers, fmt.Errorf("session %d: %w", i+1, err)
 		}
 		w.requests = b.requests(w.c, i)
-		if err := w.verify(); err != nil {
+		if err := w.verify(ctx); err != nil {
 			return workers, fmt.Errorf("session %d: first answers: %w", i+1, err)
 		}
 	}
@@ -158,7 +178,7 @@ func (b *bench) open(ctx context.Context) ([]*worker, error) {
 		}
 		w.pause, w.aside, w.counting = b.load.writer, true, true
 		w.requests = []*request{writeRequest(w.c.session, ids(b.nodes), kinds(b.nodes), 0)}
-		if err := w.verify(); err != nil {
+		if err := w.verify(ctx); err != nil {
 			return workers, fmt.Errorf("writer: first answer: %w", err)
 		}
 	}
