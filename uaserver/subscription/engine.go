@@ -91,6 +91,8 @@ type Engine struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
+	creating sync.Mutex // held while a Subscription is made, so that the room which was made for it is its own; taken before any client's lock
+
 	mu      sync.Mutex // guards all below; taken when a client or a Subscription comes or goes
 	subs    map[uint32]*Subscription
 	clients map[*Client]struct{}

@@ -52,6 +52,8 @@ func atMost(n time.Duration) uint32 { return uint32(min(max(n, 1), math.MaxUint3
 func (c *Client) CreateSubscription(p Parameters, enabled bool, reply func(id uint32, revised Parameters)) ua.StatusCode {
 	e := c.engine
 	d := e.revise(&p)
+	e.creating.Lock()
+	defer e.creating.Unlock()
 	e.makeRoom()
 	c.mu.Lock()
 	defer c.mu.Unlock()

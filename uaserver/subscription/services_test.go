@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gopcua/opcua/ua"
@@ -80,6 +82,30 @@ func TestLimits(t *testing.T) {
 		}
 		if code := create(); code != ua.StatusBadTooManySubscriptions {
 			t.Fatalf("those of sessions that live stay: %v", code)
+		}
+	})
+	bubble(t, "G2 many clients come back at once", func(t *testing.T) {
+		r := newRig(t, Config{Subscriptions: 400})
+		gone := r.client()
+		for range 400 {
+			gone.subscribe(Parameters{})
+		}
+		gone.Close(false)
+		var refused atomic.Int64
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				c := r.client()
+				for range 50 {
+					if c.CreateSubscription(Parameters{}, true, func(uint32, Parameters) {}) != ua.StatusGood {
+						refused.Add(1)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := refused.Load(); n > 0 {
+			t.Fatalf("%d of 400 were refused", n)
 		}
 	})
 	bubble(t, "BadTooManyMonitoredItems", func(t *testing.T) {
