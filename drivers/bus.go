@@ -310,6 +310,16 @@ func (l *lane) relink(ctx context.Context, err error) bool {
 	return false
 }
 
+// again is relink with the loss on the device's account. A connection that the peer had closed before anything was sent,
+// and that comes back at once, is no failure.
+func (l *lane) again(ctx context.Context, d *device, err error) bool {
+	ok := l.relink(ctx, err)
+	if !ok || !errors.Is(err, ErrUnsent) {
+		d.stats.failed(LinkLost, err)
+	}
+	return ok
+}
+
 // good notes that an exchange succeeded: a host that takes a connection and drops it is not up.
 func (l *lane) good() {
 	l.worked = true

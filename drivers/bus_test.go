@@ -248,6 +248,63 @@ func TestD20IdleCloseIsNoFailure(t *testing.T) {
 		if n := len(r.sink.of(1)); n != 7 {
 			t.Errorf("%d readings of 7", n)
 		}
+		if s, _ := r.Device("d0"); s.Errors != 0 || s.LastError != "" {
+			t.Errorf("%d errors, the last %q", s.Errors, s.LastError)
+		}
+	})
+}
+
+func TestI3SlowScanOfManyRequestsDelaysNoFastOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlant(100*time.Millisecond, 1)
+		p.scans = append(p.scans, 5*time.Second)
+		p.requests = append(p.requests, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
+		p.takes = func() time.Duration { return 30 * time.Millisecond }
+		var fast []time.Time
+		slow := 0
+		p.poll = func(request int) error {
+			if request > 0 {
+				slow++
+				return nil
+			}
+			fast = append(fast, time.Now())
+			return nil
+		}
+		r := newRig(t, BusConfig{}, p)
+		r.start(t)
+		time.Sleep(21 * time.Second)
+		r.stop()
+		for i := range fast[1:] {
+			if gap := fast[i+1].Sub(fast[i]); gap > 200*time.Millisecond {
+				t.Errorf("%v between two readings of 100 ms", gap)
+			}
+		}
+		if slow != 50 {
+			t.Errorf("%d slow requests of 50", slow)
+		}
+	})
+}
+
+func TestOverloadStarvesNoSlowScan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlant(100*time.Millisecond, 1)
+		p.scans = append(p.scans, 2*time.Second)
+		p.requests = append(p.requests, []int{1, 2})
+		p.takes = func() time.Duration { return 150 * time.Millisecond } // the fast scan alone is more than the line can do
+		slow := 0
+		p.poll = func(request int) error {
+			if request > 0 {
+				slow++
+			}
+			return nil
+		}
+		r := newRig(t, BusConfig{}, p)
+		r.start(t)
+		time.Sleep(40 * time.Second)
+		r.stop()
+		if slow < 36 {
+			t.Errorf("%d slow requests of 40", slow)
+		}
 	})
 }
 

@@ -320,8 +320,7 @@ func (l *lane) write(ctx context.Context, d *device, c tag.Command) tag.Status {
 		l.exchanged(took, true)
 		f, ok := isFault(err)
 		if !ok {
-			d.stats.failed(LinkLost, err)
-			if l.relink(ctx, err) && errors.Is(err, ErrUnsent) {
+			if l.again(ctx, d, err) && errors.Is(err, ErrUnsent) {
 				continue
 			}
 			l.tell(d, c.Ref, status, err)
@@ -380,8 +379,7 @@ func (l *lane) refresh(ctx context.Context, d *device, refs []tag.Ref) []tag.Ref
 		}
 		f, ok := isFault(err)
 		if !ok {
-			d.stats.failed(LinkLost, err)
-			if !l.relink(ctx, err) {
+			if !l.again(ctx, d, err) {
 				return nil
 			}
 			continue

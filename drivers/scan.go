@@ -46,8 +46,8 @@ func (s *scan) catchUp(now time.Duration) {
 	}
 }
 
-// due is the scan that has waited longest, or nil. A silent device is asked when its back-off is over, whatever its
-// grid says.
+// due is the scan whose period ends first, or nil: the many requests of a slow scan let a fast one in between, and a line
+// that cannot do all still comes to each. A silent device is asked when its back-off is over, whatever its grid says.
 func (l *lane) due() (*device, int) {
 	now := l.now()
 	var best *device
@@ -58,14 +58,18 @@ func (l *lane) due() (*device, int) {
 			continue
 		}
 		if d.silent && d.retryAt > 0 {
-			if d.retryAt <= now && (best == nil || d.retryAt < at) && len(d.scans) > 0 {
-				best, at, number = d, d.retryAt, 0
+			if len(d.scans) == 0 || d.retryAt > now {
+				continue
+			}
+			if end := d.retryAt + d.scans[0].period; best == nil || end < at {
+				best, at, number = d, end, 0
 			}
 			continue
 		}
 		for i := range d.scans {
-			if s := &d.scans[i]; s.due <= now && (best == nil || s.due < at) {
-				best, at, number = d, s.due, i
+			s := &d.scans[i]
+			if end := s.due + s.period; s.due <= now && (best == nil || end < at) {
+				best, at, number = d, end, i
 			}
 		}
 	}
@@ -146,8 +150,7 @@ func (l *lane) poll(ctx context.Context, d *device, request int) (again bool) {
 		f, ok := isFault(err)
 		switch {
 		case !ok:
-			d.stats.failed(LinkLost, err)
-			if !l.relink(ctx, err) {
+			if !l.again(ctx, d, err) {
 				return false
 			}
 			continue

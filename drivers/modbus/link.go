@@ -45,8 +45,9 @@ const (
 	shortSilenceBaud = 19200
 	// A TCP connection that brought not a byte for this many requests is taken for half open and made anew.
 	maxSilent = 3
-	// After this long without a request a TCP connection is asked whether the peer has closed it, before it is used.
-	probeIdle = 500 * time.Millisecond
+	// After this long without a request a TCP connection is asked whether the peer has closed it, before it is used: a
+	// device that closes after each answer, or when idle, makes no error then. A write asks always.
+	probeIdle = 10 * time.Millisecond
 	// bufferSize holds the longest frame with as much noise before it; what is older is dropped.
 	bufferSize = 1024
 )
@@ -185,7 +186,7 @@ func (l *Link) exchange(request []byte) ([]byte, error) {
 }
 
 func (l *Link) sendTCP(p port.Port, request []byte) ([]byte, error) {
-	if time.Since(l.used) > probeIdle {
+	if time.Since(l.used) > probeIdle || !reads(request[mbapSize:]) {
 		if err := l.discard(p); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,6 +238,58 @@ func TestD20ConnectionClosedWhileIdle(t *testing.T) {
 			t.Errorf("%v, %v, register %d", err, cmds[0].Status, dev.holding[0])
 		}
 	})
+}
+
+// A write is never sent into a connection that the peer has closed, however short ago it was used: it would be lost, and
+// its outcome unknown. A pipe tells a writer that the other end has gone, a socket does not.
+func TestD20ConnectionClosedAfterEachAnswer(t *testing.T) {
+	dev := &registers{}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	closed := make(chan struct{}, 1)
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			adu := make([]byte, maxTCPFrame)
+			if n, err := c.Read(adu); err == nil {
+				c.Write(tcpADU(binary.BigEndian.Uint16(adu), adu[6], dev.answer(adu[7:n])))
+			}
+			c.Close()
+			closed <- struct{}{}
+		}
+	}()
+	l := NewLink(LinkConfig{Timeout: 5 * time.Second, Open: port.OpenFunc(func(context.Context) (port.Port, error) {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		return port.FromConn(c), err
+	})})
+	defer l.Close()
+	d, err := New(Config{Name: "boiler", Unit: 1, Tags: []Tag{
+		{Ref: 1, Name: "a", Address: "holding:0", Access: tag.Readable | tag.Writable}}}, l)
+	if err == nil {
+		err = l.Open(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if _, err := d.Poll(t.Context(), 0, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		<-closed
+		cmds := []tag.Command{{Ref: 1, Value: tag.Of(uint16(5)), Status: tag.BadNoCommunication}}
+		if err := d.Write(t.Context(), 0, cmds); !errors.Is(err, drivers.ErrUnsent) || cmds[0].Status != tag.BadNoCommunication {
+			t.Errorf("round %d: %v, %v", i, err, cmds[0].Status)
+		}
+		if err := l.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestLostLinkIsNoFault(t *testing.T) {
