@@ -82,23 +82,24 @@ const (
 	Writable
 )
 
-// Def is what every room may know of a tag; how it is read from its device is its driver's own.
+// Def is what every room may know of a tag; how it is read from its device is its driver's own. The small fields stand
+// together, because a site may have a hundred thousand of them.
 type Def struct {
 	Device      string
 	Name        string // within the device; a dot makes a folder
-	Kind        Kind
-	Len         int // elements of an array; 0 is a scalar
-	Access      Access
 	Unit        string
-	HasRange    bool
+	Description string
+	Definition  string  // how the value comes about, for people: address and scaling
+	States      States  // texts of a discrete value
 	Low, High   float64 // EURange, and the limits of a write
 	Instrument  Span    // what the instrument can give; zero is not known
-	Decimals    uint8   // 1 + places behind the point that are worth showing; 0 is not known
-	States      States  // texts of a discrete value
-	Description string
-	Definition  string // how the value comes about, for people: address and scaling
-	Memory      bool   // lives in the gateway: takes a written status and SourceTimestamp
 	Poll        time.Duration
+	Len         int // elements of an array; 0 is a scalar
+	Kind        Kind
+	Access      Access
+	Decimals    uint8 // 1 + places behind the point that are worth showing; 0 is not known
+	HasRange    bool
+	Memory      bool // lives in the gateway: takes a written status and SourceTimestamp
 	History     bool
 }
 

@@ -3,6 +3,7 @@ package tag
 import (
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -224,5 +225,41 @@ func TestBudget(t *testing.T) {
 	}
 	if none := (&Budget{}); !none.Take(1 << 40) {
 		t.Error("no limit limits")
+	}
+}
+
+func TestLookupOrdersFullNames(t *testing.T) {
+	var defs []Def
+	for _, device := range []string{"d", "d1", "d10", "d2", "d!", "e"} {
+		for _, name := range []string{"a", "b", "a.b", "a!b", "a1", ""} {
+			defs = append(defs, Def{Device: device, Name: name})
+		}
+	}
+	table, err := NewTable(defs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range defs {
+		if ref, ok := table.Lookup(defs[i].FullName()); !ok || ref != Ref(i+1) {
+			t.Errorf("%s has slot %d, want %d", defs[i].FullName(), ref, i+1)
+		}
+		for j := range defs {
+			want := strings.Compare(defs[i].FullName(), defs[j].FullName())
+			if got := defs[i].compare(&defs[j]); got != want {
+				t.Errorf("%s and %s compare as %d", defs[i].FullName(), defs[j].FullName(), got)
+			}
+		}
+	}
+	for _, name := range []string{"", "d", "d.", "d1", "d1.z", "e.a.b.c", "c.a", "f", "d10.a."} {
+		want := false
+		for i := range defs {
+			want = want || defs[i].FullName() == name
+		}
+		if _, ok := table.Lookup(name); ok != want {
+			t.Errorf("%q is found: %v", name, ok)
+		}
+	}
+	if _, _, err := table.Apply(append(defs[:1:1], Def{Device: "n", Name: "x"}, Def{Device: "n", Name: "x"})); err == nil {
+		t.Error("a new name twice was taken")
 	}
 }
