@@ -462,7 +462,7 @@ func TestServerObject(t *testing.T) {
 		id.Server_ServiceLevel: uint8(255), id.Server_Auditing: false, id.Server_ServerStatus_BuildInfo_ProductName: "edged",
 		id.Server_ServerCapabilities_MaxBrowseContinuationPoints: uint16(50), id.Server_ServerCapabilities_MinSupportedSampleRate: 0.0,
 		id.Server_ServerCapabilities_MaxMonitoredItemsQueueSize: uint32(77), id.Server_ServerCapabilities_MaxSessions: uint32(100),
-		id.Server_ServerCapabilities_LocaleIDArray: []string{"en"}, id.Server_ServerDiagnostics_EnabledFlag: false,
+		id.Server_ServerCapabilities_LocaleIDArray: []string{"en"}, id.Server_ServerDiagnostics_EnabledFlag: true,
 		id.Server_ServerDiagnostics_ServerDiagnosticsSummary_CurrentSessionCount: uint32(1),
 	} {
 		v := p.read(&ua.ReadRequest{NodesToRead: []*ua.ReadValueID{value(ua.NewNumericNodeID(0, node))}})[0]

@@ -136,6 +136,8 @@ type client struct {
 	browse  continuations
 	aliases aliases
 	wait    waiting
+	counts  counts
+	about   []byte           // its ClientDescription, ServerUri and EndpointUrl, encoded (Part 5, 12.11)
 	ch      *channel.Channel // that it is bound to; guarded by Server.mu
 }
 
@@ -236,7 +238,7 @@ func (h handler) Closed(ch *channel.Channel) {
 	delete(s.bound, ch)
 	s.mu.Unlock()
 	for _, c := range clients {
-		c.pub.Detach(sender{ch})
+		c.pub.Detach(sender{ch, c})
 		c.Leave(ch.ID())
 	}
 }
@@ -254,7 +256,7 @@ func (s *Server) bind(c *client, ch *channel.Channel) {
 	s.bound[ch] = append(s.bound[ch], c)
 	s.mu.Unlock()
 	if old != nil {
-		c.pub.Detach(sender{old})
+		c.pub.Detach(sender{old, c})
 	}
 }
 

@@ -61,14 +61,15 @@ var services = [...]service{
 	{"DeleteMonitoredItems", id.DeleteMonitoredItemsRequest_Encoding_DefaultBinary, activated, (*Server).deleteMonitoredItems},
 }
 
-// byRequest is the index into services of a request's type id.
-var byRequest = func() map[uint32]int {
-	m := make(map[uint32]int, len(services))
+// byRequest is the index into services of a request's type id. It is made in init, because handlers look into it.
+var byRequest map[uint32]int
+
+func init() {
+	byRequest = make(map[uint32]int, len(services))
 	for i := range services {
-		m[services[i].request] = i
+		byRequest[services[i].request] = i
 	}
-	return m
-}()
+}
 
 // call is one request that is being answered. It is good until its handler returns; whoever answers later keeps ch, id
 // and header.Handle.
@@ -80,6 +81,7 @@ type call struct {
 	client *client     // nil where no session is needed
 	body   wire.Reader // behind the RequestHeader
 	typ    uint32      // type id of the request
+	row    int         // of its service
 }
 
 var calls = sync.Pool{New: func() any { return new(call) }}
@@ -134,6 +136,8 @@ func (s *Server) dispatch(c *call) {
 			c.fault(code)
 			return
 		}
+		c.row = i
+		c.client.counts.received(i)
 	}
 	sv.run(s, c)
 }
@@ -146,6 +150,7 @@ func (s *Server) admit(c *call) ua.StatusCode {
 	case code != ua.StatusGood:
 		return code
 	case cl.Channel() != c.ch.ID():
+		cl.counts.unauthorized.Add(1)
 		return ua.StatusBadSecureChannelIDInvalid
 	case !cl.Activated():
 		s.sessions.Close(cl.Session, true)
@@ -220,14 +225,22 @@ func responseHeader(handle uint32, code ua.StatusCode) *ua.ResponseHeader {
 // response's header and the last entry, and at most a megabyte, so that no request makes the server hold much.
 func (c *call) room() int {
 	most := min(c.ch.MaxResponse(), 1<<20)
-	if m := c.client.Peer.MaxResponse; m > 0 && uint64(m) < uint64(most) { // 5.6.2.2
+	if m := c.client.Peer.MaxResponse; m > 0 && uint64(m) < uint64(most) {
 		most = int(m)
 	}
 	return most / 4 * 3
 }
 
+// send sends the answer, within what the client's session takes (Part 4, 5.7.2.2, maxResponseMessageSize).
+func (c *call) send(b channel.Body) error {
+	if c.client == nil {
+		return c.ch.Reply(c.id, b)
+	}
+	return c.ch.ReplyWithin(c.id, b, c.client.Peer.MaxResponse)
+}
+
 // reply sends the answer. One that the client cannot take becomes a ServiceFault (Part 4, 5.3).
-func (c *call) reply(b channel.Body) { c.unsent(c.ch.Reply(c.id, b)) }
+func (c *call) reply(b channel.Body) { c.unsent(c.send(b)) }
 
 // unsent tells the client that the answer does not fit, if that is what err says.
 func (c *call) unsent(err error) {
@@ -239,6 +252,9 @@ func (c *call) unsent(err error) {
 // fault answers with a ServiceFault.
 func (c *call) fault(code ua.StatusCode) {
 	c.s.rejected.requests.Add(1)
+	if c.client != nil {
+		c.client.counts.failed(c.row)
+	}
 	_ = c.ch.Reply(c.id, &fault{c.header.Handle, code}) // a closed channel has nobody left to tell
 }
 

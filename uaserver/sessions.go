@@ -12,6 +12,7 @@ import (
 
 	"github.com/gopcua/opcua/ua"
 
+	"edged/uaserver/address"
 	"edged/uaserver/channel"
 	"edged/uaserver/session"
 	"edged/uaserver/wire"
@@ -52,7 +53,8 @@ func (s *Server) createSession(c *call, req *ua.CreateSessionRequest) (ua.Respon
 	if d := req.ClientDescription; d != nil && d.ApplicationName != nil {
 		peer.ApplicationName = clip(d.ApplicationName.Text)
 	}
-	se, err := s.sessions.Create(c.ch.ID(), fromMillis(req.RequestedSessionTimeout), peer, s.join)
+	se, err := s.sessions.Create(c.ch.ID(), fromMillis(req.RequestedSessionTimeout), peer,
+		func(se *session.Session) any { return s.join(se, req) })
 	switch {
 	case errors.Is(err, session.ErrFull):
 		s.rejected.sessions.Add(1)
@@ -61,7 +63,7 @@ func (s *Server) createSession(c *call, req *ua.CreateSessionRequest) (ua.Respon
 		return nil, ua.StatusBadShutdown
 	}
 	return &ua.CreateSessionResponse{
-		SessionID:             ua.NewNumericNodeID(1, se.ID),
+		SessionID:             ua.NewNumericNodeID(address.NamespaceApplication, se.ID),
 		AuthenticationToken:   ua.NewByteStringNodeID(0, []byte(se.Token)),
 		RevisedSessionTimeout: millis(se.Timeout),
 		ServerNonce:           se.Nonce(),
@@ -73,13 +75,14 @@ func (s *Server) createSession(c *call, req *ua.CreateSessionRequest) (ua.Respon
 }
 
 // join makes what belongs to a session. It is called before anybody can find the session.
-func (s *Server) join(se *session.Session) any {
-	cl := &client{Session: se}
+func (s *Server) join(se *session.Session, req *ua.CreateSessionRequest) any {
+	cl := &client{Session: se, counts: newCounts(len(s.requests)), about: appendAbout(nil, req)}
 	if se.Peer.Name == "" {
 		se.Peer.Name = fmt.Sprintf("session %d", se.ID)
 	}
 	cl.pub = s.engine.NewClient()
 	cl.pub.SetName(se.Peer.Name)
+	cl.pub.SetSession(se.ID)
 	return cl
 }
 
@@ -146,7 +149,7 @@ func (s *Server) activateSession(c *call, req *ua.ActivateSessionRequest) (ua.Re
 	case err != nil:
 		return nil, ua.StatusBadSessionClosed
 	}
-	cl.rights.Store(uint32(s.cfg.Anonymous))
+	cl.rights.Store(uint32(s.cfg.Anonymous &^ address.MayAudit)) // Part 5, 6.3.4: for users, over encrypted channels
 	s.bind(cl, c.ch)
 	c.ch.Trusted()
 	if !before {

@@ -40,6 +40,9 @@ var liveVariables = [...]live{
 	{id.Server_ServerStatus_SecondsTillShutdown, func(m *status, _ tag.Time) tag.Value { return tag.Of(m.secondsLeft()) }},
 	{id.Server_ServerStatus_ShutdownReason, func(m *status, _ tag.Time) tag.Value { return localized(m.shutdownReason()) }},
 	{id.Server_ServiceLevel, (*status).serviceLevel},
+	{id.Server_ServerDiagnostics_SessionsDiagnosticsSummary_SessionDiagnosticsArray, (*status).sessionDiagnostics},
+	{id.Server_ServerDiagnostics_SessionsDiagnosticsSummary_SessionSecurityDiagnosticsArray, (*status).securityDiagnostics},
+	{id.Server_ServerDiagnostics_SubscriptionDiagnosticsArray, (*status).subscriptionDiagnostics},
 	{id.Server_ServerDiagnostics_ServerDiagnosticsSummary, (*status).summary},
 	{id.Server_ServerDiagnostics_ServerDiagnosticsSummary_ServerViewCount, counter(0)},
 	{id.Server_ServerDiagnostics_ServerDiagnosticsSummary_CurrentSessionCount, counter(1)},
@@ -66,6 +69,7 @@ func newStatus(s *Server) (*status, error) {
 		}
 		s.space.Find(node).Token = uint32(i)
 	}
+	s.space.Find(wire.NumericID(0, id.Server_ServerDiagnostics_SessionsDiagnosticsSummary_SessionSecurityDiagnosticsArray)).Audit = true
 	for node, value := range m.fixed() {
 		n := s.space.Find(wire.NumericID(0, node))
 		if n == nil {
@@ -74,7 +78,7 @@ func newStatus(s *Server) (*status, error) {
 		n.Value = value
 		n.Access |= ua.AccessLevelTypeCurrentRead // of those that have no value of their own
 	}
-	return m, nil
+	return m, describeNamespaces(s.space, s.cfg.Build.Version)
 }
 
 // profiles are the facets of Part 7 that the server passes; ServerProfileArray claims nothing else.
@@ -115,7 +119,8 @@ func (m *status) fixed() map[uint32]tag.Value {
 		id.Server_ServerStatus_BuildInfo_SoftwareVersion:                                      tag.Of(b.Version),
 		id.Server_ServerStatus_BuildInfo_BuildNumber:                                          tag.Of(b.Number),
 		id.Server_ServerStatus_BuildInfo_BuildDate:                                            tag.Of(tag.TimeOf(b.Date)),
-		id.Server_ServerDiagnostics_EnabledFlag:                                               tag.Of(false), // no diagnostics of single sessions; the summary counts anyhow
+		id.Server_ServerDiagnostics_EnabledFlag:                                               tag.Of(true), // they cost nothing until they are read
+		id.OPCUANamespaceMetadata_IsNamespaceSubset:                                           tag.Of(true), // what is not served is left out
 		id.Server_ServerCapabilities_ServerProfileArray:                                       tag.OfSlice(s.profiles()),
 		id.Server_ServerCapabilities_LocaleIDArray:                                            tag.OfSlice([]string{"en"}),
 		id.Server_ServerCapabilities_MinSupportedSampleRate:                                   tag.Of(0.0), // changes of tags are reported as they come
@@ -254,8 +259,13 @@ func counter(i int) func(*status, tag.Time) tag.Value {
 
 // structure is a Variant with an ExtensionObject (Part 6, 5.2.2.15).
 func structure(encoding uint32, body []byte) tag.Value {
-	b := wire.AppendNodeID([]byte{22}, wire.NumericID(0, encoding))
-	return tag.OfRaw(wire.AppendByteString(append(b, 1), body))
+	return tag.OfRaw(appendStructure([]byte{22}, encoding, body))
+}
+
+// appendStructure appends an ExtensionObject with a binary body.
+func appendStructure(dst []byte, encoding uint32, body []byte) []byte {
+	dst = wire.AppendNodeID(dst, wire.NumericID(0, encoding))
+	return wire.AppendByteString(append(dst, 1), body)
 }
 
 func localized(text string) tag.Value {

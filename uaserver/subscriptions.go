@@ -14,14 +14,22 @@ import (
 	"edged/uaserver/wire"
 )
 
-// sender sends the answers to Publish requests of one channel.
-type sender struct{ ch *channel.Channel }
+// sender sends the answers to Publish requests of one session that came through one channel.
+type sender struct {
+	ch     *channel.Channel
+	client *client
+}
 
 // Respond implements subscription.Sender. A message that the client cannot take stays for Republish.
-func (p sender) Respond(id uint32, r *subscription.Response) bool {
-	err := p.ch.Reply(id, r)
+func (p sender) Respond(request uint32, r *subscription.Response) bool {
+	err := p.ch.ReplyWithin(request, r, p.client.Peer.MaxResponse)
+	failed := r.Status() != ua.StatusGood
 	if errors.Is(err, channel.ErrTooLarge) {
-		err = p.ch.Reply(id, &fault{r.Handle(), ua.StatusBadResponseTooLarge})
+		failed = true
+		err = p.ch.Reply(request, &fault{r.Handle(), ua.StatusBadResponseTooLarge})
+	}
+	if failed {
+		p.client.counts.failed(byRequest[id.PublishRequest_Encoding_DefaultBinary])
 	}
 	return err == nil
 }
@@ -181,7 +189,7 @@ func (s *Server) publish(c *call) {
 		a.list = append(a.list, subscription.Ack(k))
 	}
 	c.client.pub.Publish(subscription.Request{
-		Sender: sender{c.ch}, ID: c.id, Handle: c.header.Handle,
+		Sender: sender{c.ch, c.client}, ID: c.id, Handle: c.header.Handle,
 		Timeout: time.Duration(c.header.TimeoutHint) * time.Millisecond, Message: c.room(),
 	}, a.list)
 	if cap(a.list) <= maxAcks {

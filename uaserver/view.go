@@ -183,7 +183,7 @@ func (b *browsing) follow(from address.Position, max int) {
 
 // send answers. What the client cannot take it cannot continue either.
 func (b *browsing) send(c *call) {
-	err := c.ch.Reply(c.id, b)
+	err := c.send(b)
 	if err != nil {
 		b.client.browse.drop(b.request)
 	}

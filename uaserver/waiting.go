@@ -108,7 +108,7 @@ func (s *Server) apart(c *call, keep func(ctx context.Context), f func(ctx conte
 		}
 	}()
 	keep(ctx)
-	own := &call{s: s, ch: c.ch, id: c.id, header: c.header, client: c.client, typ: c.typ}
+	own := &call{s: s, ch: c.ch, id: c.id, header: c.header, client: c.client, typ: c.typ, row: c.row}
 	own.header.AuditID, own.header.Token = "", wire.NodeID{} // they alias the connection's buffer
 	started = true
 	go func() {

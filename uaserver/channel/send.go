@@ -34,13 +34,16 @@ type output struct {
 
 // Reply sends a response to the request with that id; each request gets one. Any goroutine may call it; responses go out
 // in the order of the calls. It never waits for the socket. It returns ErrTooLarge or ErrClosed.
-func (c *Channel) Reply(id uint32, b Body) error {
+func (c *Channel) Reply(id uint32, b Body) error { return c.ReplyWithin(id, b, 0) }
+
+// ReplyWithin is Reply with one more bound on the response in bytes, such as a session's; 0: none.
+func (c *Channel) ReplyWithin(id uint32, b Body, most uint32) error {
 	o := &c.out
 	hint := int(o.size.Load())
 	buf := take(max(smallest, hint))
 	buf.b = b.AppendTo(buf.b[:headerSize])
 	n := len(buf.b) - headerSize
-	if n > c.MaxResponse() {
+	if n > c.MaxResponse() || most > 0 && uint64(n) > uint64(most) {
 		buf.release()
 		return ErrTooLarge
 	}

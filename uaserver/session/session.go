@@ -297,6 +297,9 @@ func (t *Set) Stop() {
 // touch notes that the client is there.
 func (s *Session) touch() { s.last.Store(int64(time.Since(s.set.epoch))) }
 
+// LastContact is when the client's last request came.
+func (s *Session) LastContact() time.Time { return s.set.epoch.Add(time.Duration(s.last.Load())) }
+
 // patience is how long the session lives without a request.
 func (s *Session) patience() time.Duration {
 	if a := s.set.limits.Activation; a > 0 && !s.active.Load() {

@@ -60,6 +60,7 @@ type Client struct {
 
 	mu      sync.Mutex // guards all below and the Subscriptions; held while an answer is appended to its connection
 	name    string
+	session uint32 // id; 0: nobody told
 	subs    map[uint32]*Subscription
 	queue   []waiting // a ring; requests keep their place's memory
 	first   int

@@ -92,6 +92,7 @@ func (c *Client) ModifySubscription(id uint32, p Parameters) (revised Parameters
 		s.nextTick = now + int64(d)
 	}
 	s.adopt(d, &p)
+	s.tally.modified++
 	s.hasten(now)
 	s.step(onModify, now)
 	s.schedule()
@@ -104,7 +105,7 @@ func (s *Subscription) adopt(d time.Duration, p *Parameters) {
 	s.pace.Store(int64(d))
 	s.every, s.life = p.KeepAlive, p.Lifetime
 	s.keepAlive = min(s.keepAlive, p.KeepAlive)
-	s.room = math.MaxInt32
+	s.asked, s.room = p.Notifications, math.MaxInt32
 	if p.Notifications > 0 {
 		s.room = int(min(p.Notifications, math.MaxInt32))
 	}
@@ -124,6 +125,7 @@ func (c *Client) SetPublishing(ids []uint32, enabled bool, results []ua.StatusCo
 		if s := c.subs[id]; s != nil {
 			results[i] = ua.StatusGood
 			s.enabled = enabled
+			s.tally.switched(enabled)
 			s.step(onSetPublishing, now)
 		}
 	}
@@ -158,6 +160,7 @@ func (c *Client) Republish(id, sequence uint32, reply func(message []byte)) ua.S
 	}
 	m := s.find(sequence)
 	s.found = m >= 0
+	s.tally.republishRequests++
 	s.step(onRepublish, now)
 	if m < 0 {
 		return ua.StatusBadMessageNotAvailable

@@ -23,6 +23,7 @@ type Subscription struct {
 	every    uint32 // keep-alive count
 	life     uint32 // lifetime count
 	room     int    // MaxNotificationsPerPublish
+	asked    uint32 // the same as it was asked for: 0 is no limit
 	priority uint8
 	enabled  bool
 
@@ -52,6 +53,7 @@ type Subscription struct {
 
 	held    []held // messages for Republish, oldest first
 	ledger  ledger
+	tally   tally
 	losses  map[uint32]*loss // by item slot
 	oldest  tag.Time         // of the changes in the message at hand
 	polling []*own           // items whose values are being read
@@ -131,6 +133,7 @@ func (s *Subscription) step(e event, now int64) {
 	was := s.state
 	_, to, do := next(was, e, f)
 	s.state = to
+	s.tally.enter(was, to)
 	if to == late && was != late {
 		s.lateSince = now
 	}
@@ -201,6 +204,7 @@ func (s *Subscription) sendMessage() {
 	buf, n := s.appendData(c.buffer(), at, max(leastMessage, w.message-around-4*(len(s.held)+1+len(w.results))))
 	s.sent = true
 	s.keep(held{sequence: s.sequence, notifications: uint32(n), message: buf})
+	s.tally.publishes++
 	c.answer = Response{sub: s.id, held: s.held, more: s.more, message: buf}
 	c.deliver()
 	if k := len(s.held); k == 0 || s.held[k-1].sequence != s.sequence {
@@ -216,6 +220,7 @@ func (s *Subscription) sendKeepAlive() {
 	c := s.client
 	buf := appendKeepAlive(c.buffer(), s.following(), tag.Now())
 	s.sent = true
+	s.tally.publishes++
 	c.answer = Response{sub: s.id, held: s.held, message: buf}
 	c.deliver()
 	c.recycle(buf)
