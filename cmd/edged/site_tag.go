@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -159,6 +160,7 @@ func (t *tagReader) readModbus(n *node) {
 	if places, err := strconv.ParseUint(m.Decimals, 10, 8); err == nil && places < 0xFF {
 		t.def.Decimals = 1 + uint8(places)
 	}
+	t.settings.Modbus.Tags = slices.Grow(t.settings.Modbus.Tags, t.repeat)
 	t.expand(n, func(i int, def *tag.Def, ref tag.Ref) bool {
 		one := m
 		one.Ref, one.Name = ref, def.Name
@@ -201,6 +203,7 @@ func (t *tagReader) readMemory(n *node) {
 	if !t.checkStates(n) {
 		return
 	}
+	t.settings.Memory = slices.Grow(t.settings.Memory, t.repeat)
 	t.expand(n, func(_ int, def *tag.Def, ref tag.Ref) bool {
 		one := m
 		one.Ref, one.Name = ref, def.Name
@@ -232,6 +235,7 @@ func (t *tagReader) expand(n *node, add func(i int, def *tag.Def, ref tag.Ref) b
 	if t.fullWith(n, t.repeat) {
 		return
 	}
+	t.site.Tags = slices.Grow(t.site.Tags, t.repeat) // one entry with a repeat is often all of the site
 	for i := range t.repeat {
 		def := t.def
 		if n.get("repeat") != nil {
