@@ -125,7 +125,8 @@ func New(source Source, logger *slog.Logger) *Server {
 		&metrics{source})
 	errorLog := slog.NewLogLogger(logger.Handler(), slog.LevelDebug)
 	return &Server{http: http.Server{
-		Handler:           handler(source, registry, errorLog),
+		Handler:           answering(handler(source, registry, errorLog)),
+		ConnContext:       withPlace,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       requestTimeout,
 		WriteTimeout:      requestTimeout,

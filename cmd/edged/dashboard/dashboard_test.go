@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -245,7 +247,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded opens more connections than there are slots, none of which says anything.
+// TestConnectionsAreBounded opens more connections than there are places.
 func TestConnectionsAreBounded(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -264,29 +266,85 @@ func TestConnectionsAreBounded(t *testing.T) {
 			accepted <- c
 		}
 	}()
-	for range 3 {
+	dial := func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		return c
+	}
+	closed := func(c net.Conn) bool {
+		_, err := c.Read(make([]byte, 1))
+		return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+	}
+	dial()
+	first := (<-accepted).(*place)
+	first.setBusy(true)
+	silent := dial()
+	second := <-accepted
+	dial()
+	third := (<-accepted).(*place)
+	if !closed(silent) {
+		t.Error("the oldest that is not answered is to give way")
+	}
+	second.Close() // its place is another's now
+	third.setBusy(true)
+	if !closed(dial()) {
+		t.Error("all are being answered: the next is to be closed")
+	}
+	first.setBusy(false)
+	first.Close()
+	dial()
+	fourth := <-accepted
+	if n := len(b.open); n != 2 {
+		t.Errorf("%d connections", n)
+	}
+	b.Close()
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept ended with %v", err)
+	}
+	third.Close()
+	fourth.Close()
+	if n := len(b.open); n != 0 {
+		t.Errorf("%d connections are left", n)
+	}
+}
+
+// TestSilentPeers: peers that begin requests and never end them keep nobody from the answer that the gateway is well.
+func TestSilentPeers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(newPlant(t, someTags(10)...), slog.New(slog.DiscardHandler))
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	for range 3 * maxConnections {
 		c, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
+		c.Write([]byte("GET /healthz HTTP/1.1\r\n"))
 	}
-	first := <-accepted
-	second := <-accepted
-	select {
-	case <-accepted:
-		t.Error("a third connection was accepted beside two")
-	case <-time.After(50 * time.Millisecond):
+	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + l.Addr().String() + "/healthz")
+	if err != nil {
+		t.Fatal(err)
 	}
-	first.Close()
-	first.Close() // gives its slot back once
-	third := <-accepted
-	b.Close()
-	if err := <-ended; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Accept ended with %v", err)
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("status %d", resp.StatusCode)
 	}
-	second.Close()
-	third.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	s.Shutdown(ctx)
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestServeAndShutdown(t *testing.T) {
