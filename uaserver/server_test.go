@@ -52,7 +52,7 @@ var testDefs = append([]tag.Def{
 	{Device: "boiler", Name: "code", Kind: tag.Int16, Access: tag.Readable | tag.Writable},
 	{Device: "boiler", Name: "curve", Kind: tag.Int16, Len: 5, Access: tag.Readable | tag.Writable},
 	{Device: "dead", Name: "level", Kind: tag.Uint16, Access: tag.Readable},
-}, scratchDefs(500)...)
+}, append(scratchDefs(500), modelDefs...)...)
 
 func scratchDefs(n int) []tag.Def {
 	defs := make([]tag.Def, n)
