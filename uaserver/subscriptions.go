@@ -183,6 +183,10 @@ func (s *Server) publish(c *call) {
 		c.fault(decodingStatus(c.body.Err()))
 		return
 	}
+	if v.N > s.cfg.Limits.Nodes { // a result each is kept while the request waits
+		c.fault(ua.StatusBadTooManyOperations)
+		return
+	}
 	a := ackLists.Get().(*acks)
 	a.list = a.list[:0]
 	for k, ok := v.Next(); ok; k, ok = v.Next() {

@@ -251,6 +251,24 @@ func TestRepublishOnTheWire(t *testing.T) {
 	}
 }
 
+// TestManyAcknowledgements: each Publish request that waits keeps its results, so there is a bound to them.
+func TestManyAcknowledgements(t *testing.T) {
+	f := start(t, func(c *Config) { c.Limits.Nodes = 100 })
+	p := f.login(t)
+	p.subscription()
+	list := make([]*ua.SubscriptionAcknowledgement, 101)
+	for i := range list {
+		list[i] = &ua.SubscriptionAcknowledgement{SubscriptionID: 1, SequenceNumber: uint32(i)}
+	}
+	if _, code := p.call(publishRequest(list...)); code != ua.StatusBadTooManyOperations {
+		t.Errorf("one too many: %v", code)
+	}
+	p.post(publishRequest(list[1:]...))
+	if r := p.published(); len(r.Results) != 100 {
+		t.Errorf("%d results", len(r.Results))
+	}
+}
+
 // TestInitialValuesOnTheWire is B19: with Publish requests outstanding, the CreateMonitoredItems response comes before
 // any notification that names its items, and each item has one initial value.
 func TestInitialValuesOnTheWire(t *testing.T) {

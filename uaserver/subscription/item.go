@@ -36,6 +36,9 @@ const (
 
 const maxSlots = 1 << 24 // an item's id has 24 bits of slot
 
+// maxRange is how many bytes an item's IndexRange has at most, which is kept: more than any value has dimensions for.
+const maxRange = 255
+
 // ItemRequest is a MonitoredItemCreateRequest. Its strings may alias a request buffer.
 type ItemRequest struct {
 	Status     ua.StatusCode // other than Good: the caller refuses it
@@ -167,7 +170,7 @@ func (e *Engine) plan(r *ItemRequest, rights address.Rights, publishing time.Dur
 	}
 	if r.Range != "" {
 		var err error
-		if p.part, err = address.ParseRange(r.Range); err != nil || r.Attribute != ua.AttributeIDValue {
+		if p.part, err = address.ParseRange(r.Range); err != nil || len(r.Range) > maxRange || r.Attribute != ua.AttributeIDValue {
 			p.status = ua.StatusBadIndexRangeInvalid
 			return p
 		}
