@@ -61,6 +61,7 @@ var onlyIn = []struct {
 	{"github.com/alecthomas/kong", []string{topRoom}, false},
 	{"github.com/goccy/go-yaml", []string{topRoom}, true},
 	{"github.com/charmbracelet/", []string{topRoom}, false},
+	{"github.com/fsnotify/fsnotify", []string{topRoom}, false},
 }
 
 // testOnly are libraries that no product code imports.

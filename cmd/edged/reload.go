@@ -84,7 +84,9 @@ func (g *gateway) reload(next *site) error {
 		"tags", counts(len(tags.Added), len(tags.Removed), len(tags.Changed)),
 		"devices", d.devices.String(), "buses", d.buses.String())
 	for _, note := range next.Notes {
-		g.log.Warn(note)
+		if !slices.Contains(was.site.Notes, note) {
+			g.log.Warn(note)
+		}
 	}
 	return nil
 }

@@ -155,9 +155,11 @@ func (g *gateway) run(ctx context.Context) {
 		sockets.Go(func() { g.page.run(socketCtx) })
 	}
 	g.log.Info("gateway started", "name", g.site.Server.Name, "devices", len(g.site.Devices), "tags", g.Table().Len())
+	var reloads sync.WaitGroup
 	if g.hangup != nil {
-		g.follow(ctx, g.hangup)
+		reloads.Go(func() { g.follow(ctx, g.hangup) })
 	}
+
 	<-ctx.Done()
 
 	notice := g.notice()
@@ -174,6 +176,7 @@ func (g *gateway) run(ctx context.Context) {
 	sockets.Wait()
 	stopField()
 	field.Wait()
+	reloads.Wait() // one that waited for an exchange has seen the field side end
 	g.tags.Close()
 	g.log.Info("gateway ended", "after", time.Since(g.since).Round(time.Second))
 }

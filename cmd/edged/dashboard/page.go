@@ -151,6 +151,8 @@ func (p *page) stateNow() stateView {
 	if !g.Site.Failed.IsZero() {
 		v.Gateway.ReloadFailed = g.Site.Failed.UTC().Format(time.RFC3339)
 		v.Gateway.ReloadError = g.Site.Failure
+		first, _, _ := strings.Cut(g.Site.Failure, "\n")
+		v.Gateway.Problem = "the site file was not taken: " + clip(first)
 	}
 	if err := p.source.Ready(); err != nil {
 		v.Gateway.Problem = err.Error()
