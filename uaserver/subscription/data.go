@@ -7,6 +7,7 @@ import (
 	"github.com/gopcua/opcua/ua"
 
 	"edged/drivers/tag"
+	"edged/uaserver/address"
 	"edged/uaserver/wire"
 )
 
@@ -80,16 +81,22 @@ func (f *filler) plain(dst []byte, it *item, slot uint32) ([]byte, bool) {
 			it.flags |= gapped
 		}
 		n := 0
+		server := got[0].At
+		if it.flags&fresh != 0 {
+			server = knownAt(it.series, &got[0])
+		}
 		for n < len(got) {
 			if it.flags&gapped != 0 {
 				got[n].Status |= overflow
 			}
 			var fits bool
-			if dst, fits = f.add(dst, it.handle, &got[n], got[n].At, set.times); !fits {
+			if dst, fits = f.add(dst, it.handle, &got[n], server, set.times); !fits {
 				break
 			}
 			it.flags &^= gapped
-			n++
+			if n++; n < len(got) {
+				server = got[n].At
+			}
 		}
 		it.cursor -= uint64(len(got) - n) // what did not fit is taken again
 		f.s.takenFrom(slot, uint64(n), lost, int(set.queue))
@@ -103,6 +110,17 @@ func (f *filler) plain(dst []byte, it *item, slot uint32) ([]byte, bool) {
 			return dst, false
 		}
 	}
+}
+
+// knownAt is the ServerTimestamp of a sample that may be of any age, as an initial value is: when the Series was last
+// verified, if it is still the last one. Any other sample has the time when it came, which is when the server knew it
+// to be accurate (Part 4, 7.11.4).
+func knownAt(s *address.Series, v *tag.Sample) tag.Time {
+	last, verified, ok := s.Last()
+	if !ok || last.At != v.At {
+		return v.At
+	}
+	return max(v.At, verified)
 }
 
 // own appends what an item's own queue has.

@@ -240,7 +240,11 @@ func (s *Subscription) walkOne(o *own) {
 		}
 		before := s.ledger.overflowed
 		for i := range got {
-			o.offer(entry{got[i], got[i].At}, set, &s.ledger)
+			v := entry{got[i], got[i].At}
+			if !o.have { // an initial value
+				v.server = knownAt(o.series, &got[i])
+			}
+			o.offer(v, set, &s.ledger)
 		}
 		if n := s.ledger.overflowed - before; n > 0 {
 			s.noteLoss(o.slot, n, int(set.queue))
@@ -289,7 +293,7 @@ func (s *Subscription) sampleOne(o *own) {
 	s.ledger.sampledOut += passed
 	set := &s.settings.list[o.set]
 	before := s.ledger.overflowed
-	o.offer(entry{got[0], got[0].At}, set, &s.ledger)
+	o.offer(entry{got[0], knownAt(o.series, &got[0])}, set, &s.ledger)
 	if s.ledger.overflowed != before {
 		s.noteLoss(o.slot, 1, int(set.queue))
 	}
