@@ -165,9 +165,14 @@ func (g *gateway) deviceState(name string) tagspace.DeviceState {
 	if !ok {
 		return tagspace.DeviceState{}
 	}
-	return tagspace.DeviceState{
+	s := tagspace.DeviceState{
 		State: int32(d.State), LastGood: d.LastGood, Requests: d.Requests, Errors: d.Errors, LastError: d.LastError, Latency: d.Latency,
 	}
+	if d.Bus == "" { // it lives in the gateway
+		b := buildOf()
+		s.Manufacturer, s.Model, s.SoftwareRevision = b.Manufacturer, driverMemory, b.Version
+	}
+	return s
 }
 
 var securityModes = map[string]ua.MessageSecurityMode{
