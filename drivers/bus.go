@@ -67,7 +67,9 @@ type lane struct {
 	worked   bool  // an exchange succeeded since the link was opened
 	backoff  time.Duration
 	reopenAt time.Duration // of a link that is not up
-	yielded  bool          // the last exchange was a command's: a due poll is next
+	probed   bool          // the last poll was of a silent device: one that answers is next
+	talk     talk
+	yielded  bool // the last exchange was a command's: a due poll is next
 	batch    []tag.Sample
 	timer    *time.Timer
 
@@ -193,7 +195,10 @@ func (l *lane) run(ctx context.Context) {
 			l.queue.refuse()
 			l.sleep(ctx, min(l.reopenAt, l.nextHold()))
 		case !l.up:
-			if err := l.open(ctx); err != nil && ctx.Err() == nil {
+			switch err := l.open(ctx); {
+			case err == nil:
+				l.askAll()
+			case ctx.Err() == nil:
 				l.down(err)
 			}
 		case !l.step(ctx):
@@ -217,6 +222,7 @@ func (l *lane) step(ctx context.Context) bool {
 	if d == nil {
 		return false
 	}
+	l.probed = d.silent
 	l.scan(ctx, d, scan)
 	return true
 }
@@ -256,6 +262,17 @@ func (l *lane) open(ctx context.Context) error {
 		return ctx.Err()
 	}
 	l.up, l.worked = true, false
+	b := l.bus
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.s.Opened++
+	b.s.Up = true
+	return nil
+}
+
+// askAll makes every device due: the line was down, so that their back-off says nothing about them. Where a link that
+// worked was only opened anew it does, and stays.
+func (l *lane) askAll() {
 	now := l.now()
 	for _, d := range l.devices {
 		d.retryAt = 0
@@ -263,12 +280,6 @@ func (l *lane) open(ctx context.Context) error {
 			d.scans[i].catchUp(now)
 		}
 	}
-	b := l.bus
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.s.Opened++
-	b.s.Up = true
-	return nil
 }
 
 // down publishes once that nothing on the line can be reached, logs the change, and puts the next attempt off.
@@ -280,7 +291,7 @@ func (l *lane) down(err error) {
 	b.mu.Unlock()
 	if l.told != toldDown {
 		l.told = toldDown
-		b.log.Warn("line is down, its tags are bad until it is back", "lane", l.number, "err", err)
+		l.talk.say(b.log, l.now(), slog.LevelWarn, "line is down, its tags are bad until it is back", "lane", l.number, "err", err)
 	}
 	l.up = false
 	for _, d := range l.devices {
@@ -291,13 +302,13 @@ func (l *lane) down(err error) {
 }
 
 // relink closes a link that was lost. It reports whether the exchange may be tried again at once, on a new link: the old
-// one had worked, and a peer that closes when idle is no failure.
+// one had worked, and a peer that closes when idle is no failure; or it may be half open.
 func (l *lane) relink(ctx context.Context, err error) bool {
 	l.link.Close()
 	if ctx.Err() != nil {
 		return false
 	}
-	if l.worked {
+	if l.worked || errors.Is(err, ErrHalfOpen) {
 		again := l.open(ctx)
 		if again == nil {
 			return true
@@ -326,7 +337,7 @@ func (l *lane) good() {
 	l.backoff = 0
 	if l.told != toldUp {
 		l.told = toldUp
-		l.bus.log.Info("line is up", "lane", l.number)
+		l.talk.say(l.bus.log, l.now(), slog.LevelInfo, "line is up", "lane", l.number)
 	}
 }
 

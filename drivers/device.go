@@ -2,6 +2,7 @@ package drivers
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,7 @@ type device struct {
 	silent   bool // does not answer: it is asked again at retryAt
 	disabled bool
 	told     bool // whether the log knows the state
+	talk     talk
 	backoff  time.Duration
 	retryAt  time.Duration // on the lane's clock
 	garbled  int           // answers in a row that were none
@@ -81,6 +83,11 @@ func (d *device) readable(ref tag.Ref) bool {
 	return def != nil && def.Access&tag.Readable != 0
 }
 
+// say logs of a device, within the bounds of its talk.
+func (l *lane) say(d *device, level slog.Level, msg string, args ...any) {
+	d.talk.say(l.bus.log, l.now(), level, msg, append([]any{"device", d.cfg.Name}, args...)...)
+}
+
 // alive notes that the device answered, be it with an exception.
 func (l *lane) alive(d *device) {
 	l.good()
@@ -92,13 +99,13 @@ func (l *lane) alive(d *device) {
 	}
 	changed := d.stats.setState(state)
 	if !d.silent && d.told {
-		if changed {
-			l.bus.log.Info("device changed", "device", d.cfg.Name, "state", state)
+		if changed || d.talk.unsaid > 0 && d.talk.owes(l.now()) {
+			l.say(d, slog.LevelInfo, "device changed", "state", state)
 		}
 		return
 	}
 	if d.told || changed {
-		l.bus.log.Info("device answers", "device", d.cfg.Name, "state", state)
+		l.say(d, slog.LevelInfo, "device answers", "state", state)
 	}
 	d.silent, d.told, d.backoff = false, true, 0
 	now := l.now()
@@ -137,8 +144,8 @@ func (l *lane) publishAll(d *device, status tag.Status) {
 
 // mute puts a device that did not answer off, each time for longer.
 func (l *lane) mute(d *device, status tag.Status, err error) {
-	if !d.told || !d.silent {
-		l.bus.log.Warn("device does not answer, its tags are bad until it does", "device", d.cfg.Name, "err", err)
+	if !d.told || !d.silent || d.talk.owes(l.now()) {
+		l.say(d, slog.LevelWarn, "device does not answer, its tags are bad until it does", "err", err)
 		d.told = true
 	}
 	l.silence(d, status)
@@ -162,7 +169,7 @@ func (l *lane) failed(d *device, request int, f *Fault, batch []tag.Sample) {
 	}
 	if request >= 0 && !d.failing[request] {
 		d.failing[request] = true
-		l.bus.log.Warn("request fails", "device", d.cfg.Name, "err", f)
+		l.say(d, slog.LevelWarn, "request fails", "err", f)
 	}
 	l.alive(d)
 	l.publish(d, batch)

@@ -60,6 +60,11 @@ type Listener interface {
 // tried again.
 var ErrUnsent = errors.New("nothing was sent")
 
+// ErrHalfOpen is wrapped by the error of a link through which nothing came for long: the other end may have gone without
+// a word, or only the devices that were asked. The link is opened anew at once, and if that succeeds the line is not
+// down.
+var ErrHalfOpen = errors.New("nothing came for long")
+
 // ErrReplanned is returned by Poll when the device refused the request as a whole and other requests have taken its
 // place: nothing was read, and Requests tells them.
 var ErrReplanned = errors.New("the request was replaced")

@@ -3,6 +3,7 @@ package drivers
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 )
 
@@ -47,11 +48,12 @@ func (s *scan) catchUp(now time.Duration) {
 }
 
 // due is the scan whose period ends first, or nil: the many requests of a slow scan let a fast one in between, and a line
-// that cannot do all still comes to each. A silent device is asked when its back-off is over, whatever its grid says.
+// that cannot do all still comes to each. A silent device is asked when its back-off is over, whatever its grid says, but
+// not two in a row while one that answers is due: each costs the line a time-out.
 func (l *lane) due() (*device, int) {
 	now := l.now()
-	var best *device
-	var at time.Duration
+	var best, probe *device
+	var bestEnd, probeEnd time.Duration
 	number := 0
 	for _, d := range l.devices {
 		if d.disabled {
@@ -61,17 +63,20 @@ func (l *lane) due() (*device, int) {
 			if len(d.scans) == 0 || d.retryAt > now {
 				continue
 			}
-			if end := d.retryAt + d.scans[0].period; best == nil || end < at {
-				best, at, number = d, end, 0
+			if end := d.retryAt + d.scans[0].period; probe == nil || end < probeEnd {
+				probe, probeEnd = d, end
 			}
 			continue
 		}
 		for i := range d.scans {
 			s := &d.scans[i]
-			if end := s.due + s.period; s.due <= now && (best == nil || end < at) {
-				best, at, number = d, end, i
+			if end := s.due + s.period; s.due <= now && (best == nil || end < bestEnd) {
+				best, bestEnd, number = d, end, i
 			}
 		}
+	}
+	if probe != nil && (best == nil || !l.probed && probeEnd < bestEnd) {
+		return probe, 0
 	}
 	return best, number
 }
@@ -113,8 +118,8 @@ func (l *lane) scan(ctx context.Context, d *device, number int) {
 		return
 	}
 	if s.late == 0 {
-		l.bus.log.Warn("the line is too slow for the scan, some are left out: poll less often or give the device a line of its own",
-			"device", d.cfg.Name, "poll", s.period)
+		l.say(d, slog.LevelWarn, "the line is too slow for the scan, some are left out: poll less often or give the device a line of its own",
+			"poll", s.period)
 	}
 	s.late = recovered
 	d.stats.overrun(missed)

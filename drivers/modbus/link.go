@@ -43,7 +43,8 @@ const (
 	// shortSilence is what stands for 3.5 characters above 19200 baud (Serial Line, 2.5.1.1).
 	shortSilence     = 1750 * time.Microsecond
 	shortSilenceBaud = 19200
-	// A TCP connection that brought not a byte for this many requests is taken for half open and made anew.
+	// A TCP connection that brought not a byte for this many requests, to units that have answered through it or if none
+	// ever did, is taken for half open and made anew.
 	maxSilent = 3
 	// After this long without a request a TCP connection is asked whether the peer has closed it, before it is used: a
 	// device that closes after each answer, or when idle, makes no error then. A write asks always.
@@ -77,7 +78,8 @@ type Link struct {
 	out         [maxTCPFrame]byte
 	quietFrom   time.Time       // when the line fell silent
 	used        time.Time       // of the last request
-	silent      int             // requests in a row that brought not a byte
+	silent      int             // requests in a row that brought not a byte and say something about the connection
+	heard       map[byte]bool   // units that answered since it was opened, of TCP
 	late        map[byte]late   // by unit, of RTU
 	ctx         context.Context // of the exchange in flight: goburrow's Send has none
 	sent        bool            // whether a write left since begin
@@ -127,7 +129,7 @@ func (l *Link) Open(ctx context.Context) error {
 		l.port.Close()
 	}
 	l.port = p
-	l.filled, l.silent = 0, 0
+	l.filled, l.silent, l.heard = 0, 0, map[byte]bool{}
 	l.quietFrom, l.used = time.Now(), time.Now()
 	return nil
 }
@@ -206,6 +208,11 @@ func (l *Link) sendTCP(p port.Port, request []byte) ([]byte, error) {
 	defer func() { l.quietFrom = time.Now() }()
 	for {
 		frame, err := l.nextTCP(p)
+		if errors.Is(err, errMute) && (len(l.heard) == 0 || l.heard[request[6]]) {
+			if l.silent++; l.silent >= maxSilent {
+				err = fmt.Errorf("no answer to %d requests in a row, the connection is made anew: %w", l.silent, drivers.ErrHalfOpen)
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -215,6 +222,7 @@ func (l *Link) sendTCP(p port.Port, request []byte) ([]byte, error) {
 		if frame[6] != request[6] || !answers(request[mbapSize:], frame[mbapSize:]) {
 			return nil, fmt.Errorf("%w: % x does not answer % x", errGarbled, frame[6:min(len(frame), 16)], request[6:])
 		}
+		l.heard[frame[6]] = true
 		copy(frame, request[:2])
 		return frame, nil
 	}
@@ -405,10 +413,6 @@ func (l *Link) read(p port.Port) error {
 		return closed(err)
 	case l.filled > 0 && l.cfg.Framing == RTU:
 		return fmt.Errorf("%w: % x holds no frame of ours", errGarbled, l.buf[:min(l.filled, 16)])
-	}
-	l.silent++
-	if l.silent >= maxSilent && l.cfg.Framing == TCP {
-		return fmt.Errorf("no answer to %d requests in a row, the connection is made anew: %w", l.silent, io.ErrNoProgress)
 	}
 	return fmt.Errorf("%w within %v", errMute, l.cfg.Timeout)
 }

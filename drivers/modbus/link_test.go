@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -236,6 +237,43 @@ func TestD20ConnectionClosedWhileIdle(t *testing.T) {
 		}
 		if err := d.Write(t.Context(), 0, cmds); err != nil || cmds[0].Status != tag.Good || dev.holding[0] != 5 {
 			t.Errorf("%v, %v, register %d", err, cmds[0].Status, dev.holding[0])
+		}
+	})
+}
+
+// A unit that never answered says nothing about a connection through which others do.
+func TestD21SilenceOfADeadUnitIsNotTheConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dev := &registers{}
+		p := &peer{framing: TCP, units: map[byte]func([]byte) []byte{1: dev.answer}}
+		var cut atomic.Bool
+		p.respond = func(_ int, adu []byte, reply func(...[]byte)) {
+			if !cut.Load() {
+				reply(p.answer(adu))
+			}
+		}
+		alive, l := open(t, p, Config{Tags: []Tag{{Name: "a", Address: "holding:0"}}}, LinkConfig{Timeout: waits})
+		defer closeAll(l, p)
+		gone, err := New(Config{Name: "gone", Unit: 2, Tags: []Tag{{Ref: 1, Name: "a", Address: "holding:0"}}}, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := alive.Poll(t.Context(), 0, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 * maxSilent {
+			_, err := gone.Poll(t.Context(), 0, 0, nil)
+			var f *drivers.Fault
+			if !errors.As(err, &f) || f.Kind != drivers.Mute {
+				t.Errorf("silence %d: %v", i, err)
+			}
+		}
+		cut.Store(true)
+		for i := range maxSilent {
+			_, err := alive.Poll(t.Context(), 0, 0, nil)
+			if half := errors.Is(err, drivers.ErrHalfOpen); half != (i == maxSilent-1) {
+				t.Errorf("silence %d of a unit that had answered: %v", i, err)
+			}
 		}
 	})
 }
