@@ -46,12 +46,17 @@ func New(cfg Config, links ...*Link) (*Device, error) {
 	d := &Device{name: cfg.Name, byRef: map[tag.Ref]*field{}, hold: map[tag.Ref]time.Duration{}, limits: cfg.limits()}
 	byName := map[string]*field{}
 	periods := map[*field]time.Duration{}
+	var before *field
 	for i := range cfg.Tags {
 		t := &cfg.Tags[i]
 		f, errs := t.field(&cfg)
 		if len(errs) > 0 {
 			return nil, fmt.Errorf("device %s: tag %s: %w", cfg.Name, t.Name, errs[0])
 		}
+		if before != nil && before.form.equal(f.form) { // of one repeat
+			f.form = before.form
+		}
+		before = f
 		d.tags = append(d.tags, t.Ref)
 		d.byRef[t.Ref], byName[t.Name], periods[f] = f, f, cfg.period(t)
 		if t.Hold > 0 {

@@ -3,26 +3,41 @@ package modbus
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"edged/drivers/tag"
 )
 
 // field is one tag's place in the device and how its bytes become a value; it is made once, from a checked Tag.
 type field struct {
-	ref        tag.Ref
-	name       string
+	*form
+	ref   tag.Ref
+	name  string
+	start int // first register or bit
+	bit   int // of a register; -1: whole registers
+
+	request *request // that reads it; nil: write only. Owned by the lane once the device runs.
+	unit    *unit    // of request
+	decoded *decoded // of a value that would allocate; nil before the first. Owned by the lane.
+}
+
+// form is what the tags of a repeat have in common. It is read only once it is made.
+type form struct {
+	shape
+	scaling   *scaling
+	sentinels []uint64
+}
+
+// shape is the part of a form that can be compared.
+type shape struct {
 	table      Table
-	start      int      // first register or bit
 	count      int      // registers or bits
-	bit        int      // of a register; -1: whole registers
 	kind       tag.Kind // of one raw element
 	array      int      // elements; 0 is a scalar
 	width      int      // bytes of one element; of bits, 0
 	swapBytes  bool     // in each register
 	swapWords  bool     // registers of one element in reverse order
-	scaling    *scaling
-	decimals   int // of a float without scaling; -1: not rounded
-	sentinels  []uint64
+	decimals   int      // of a float without scaling; -1: not rounded
 	nanGood    bool
 	access     tag.Access
 	hasRange   bool
@@ -30,14 +45,19 @@ type field struct {
 	verify     bool
 	singleOnly bool // write functions 5 and 6 alone
 	multiOnly  bool // write functions 15 and 16 alone
+}
 
-	request *request // that reads it; nil: write only. Owned by the lane once the device runs.
-	unit    *unit    // of request
+// equal reports whether fields of either form are read and written alike.
+func (f *form) equal(o *form) bool {
+	scaled := f.scaling == o.scaling || f.scaling != nil && o.scaling != nil && *f.scaling == *o.scaling
+	return scaled && f.shape == o.shape && slices.Equal(f.sentinels, o.sentinels)
+}
 
-	// What was decoded last, for values that would allocate: the same bytes are the same value. Owned by the lane.
-	last      []byte
-	lastValue tag.Value
-	lastBad   tag.Status
+// decoded is what a field's bytes were decoded to last: the same bytes are the same value.
+type decoded struct {
+	bytes  []byte
+	value  tag.Value
+	status tag.Status
 }
 
 func (f *field) end() int { return f.start + f.count }
@@ -161,12 +181,16 @@ func (f *field) decode(data []byte, base int) (tag.Value, tag.Status) {
 		}
 		return tag.FromBits(f.outKind(), raw), tag.Good
 	}
-	if f.last != nil && string(f.last) == string(b) {
-		return f.lastValue, f.lastBad
+	if f.decoded == nil {
+		f.decoded = &decoded{}
 	}
-	f.last = append(f.last[:0], b...)
-	f.lastValue, f.lastBad = f.long(b)
-	return f.lastValue, f.lastBad
+	d := f.decoded
+	if d.bytes != nil && string(d.bytes) == string(b) {
+		return d.value, d.status
+	}
+	d.bytes = append(d.bytes[:0], b...)
+	d.value, d.status = f.long(b)
+	return d.value, d.status
 }
 
 // long decodes text, bytes and arrays: what needs memory of its own.
@@ -201,21 +225,24 @@ func (f *field) long(b []byte) (tag.Value, tag.Status) {
 }
 
 func (f *field) bitArray(data []byte, off int) tag.Value {
-	if was, ok := tag.Slice[bool](f.lastValue); ok {
+	if f.decoded == nil {
+		f.decoded = &decoded{}
+	}
+	if was, ok := tag.Slice[bool](f.decoded.value); ok {
 		same := true
 		for i, on := range was {
 			same = same && on == bitAt(data, off+i)
 		}
 		if same {
-			return f.lastValue
+			return f.decoded.value
 		}
 	}
 	now := make([]bool, f.array)
 	for i := range now {
 		now[i] = bitAt(data, off+i)
 	}
-	f.lastValue = tag.OfSlice(now)
-	return f.lastValue
+	f.decoded.value = tag.OfSlice(now)
+	return f.decoded.value
 }
 
 // bitAt is bit n of an answer: the first is the least significant of the first byte (Application Protocol, 6.1).

@@ -97,11 +97,11 @@ func (b *builder) wrong(key, format string, args ...any) {
 
 // field makes the field of a tag of device c, or says what is wrong.
 func (t *Tag) field(c *Config) (*field, []*FieldError) {
-	b := builder{t: t, f: &field{
-		ref: t.Ref, name: t.Name, bit: -1, decimals: -1, access: t.Access, hasRange: t.HasRange, low: t.Low, high: t.High,
+	b := builder{t: t, f: &field{ref: t.Ref, name: t.Name, bit: -1, form: &form{shape: shape{
+		decimals: -1, access: t.Access, hasRange: t.HasRange, low: t.Low, high: t.High,
 		verify: t.Verify, nanGood: t.NaN == "good",
 		singleOnly: c.Writes == "single", multiOnly: c.Writes == "multiple",
-	}}
+	}}}}
 	addr, err := ParseAddress(t.Address)
 	if err != nil {
 		b.wrong("address", "%v", err)
