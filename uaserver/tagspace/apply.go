@@ -37,7 +37,8 @@ func (s *Space) apply(c address.Change, table *tag.Table, devices []Device) erro
 	}
 	e := edit{
 		space: s, change: c, nodes: map[tag.Ref]*address.Node{},
-		next: &view{slots: make([]slot, table.Slots()), devices: slices.Clone(was.devices)},
+		next: &view{slots: make([]slot, table.Slots()), devices: slices.Clone(was.devices), changed: slices.Clone(was.changed)},
+		now:  tag.Now(),
 	}
 	copy(e.next.slots, was.slots)
 	for _, g := range byDevice(table, devices) {
@@ -62,6 +63,7 @@ type edit struct {
 	space  *Space
 	change address.Change
 	next   *view
+	now    tag.Time
 	nodes  map[tag.Ref]*address.Node // tags whose values are there, and that have another node now
 	gone   []tag.Ref
 	reborn []tag.Ref // returned, or of another type
@@ -82,7 +84,13 @@ func (e *edit) device(was, g *group) {
 		old = e.space.device(was.Device, number, was.tags)
 		e.removeTags(was)
 	}
-	replaced := diff(&e.change, &old, &after)
+	replaced, moved := diff(&e.change, &old, &after)
+	if moved {
+		e.next.changed[number] = e.now
+	}
+	if was == nil {
+		e.next.changed[rootNumber] = e.now
+	}
 	e.tags(g, &after, replaced)
 }
 
@@ -102,7 +110,7 @@ func (e *edit) tags(g *group, p *part, replaced map[wire.NodeID]bool) {
 			sl.cell, cells = &cells[0], cells[1:]
 			sl.kind = t.def.Kind
 			sl.series.Init(block, n)
-			sl.series.Append(tag.Sample{Ref: t.ref, Status: tag.BadWaitingForInitialData, At: tag.Now()})
+			sl.series.Append(tag.Sample{Ref: t.ref, Status: tag.BadWaitingForInitialData, At: e.now})
 			continue
 		}
 		was := e.space.slot(t.ref)
@@ -118,7 +126,7 @@ func (e *edit) tags(g *group, p *part, replaced map[wire.NodeID]bool) {
 // remove takes a device out.
 func (e *edit) remove(g *group) {
 	number := e.number(g.Name)
-	e.next.devices[number] = ""
+	e.next.devices[number], e.next.changed[rootNumber] = "", e.now
 	old := e.space.device(g.Device, number, g.tags)
 	diff(&e.change, &old, &part{})
 	e.removeTags(g)
@@ -138,12 +146,11 @@ func (e *edit) removeTags(g *group) {
 func (e *edit) number(name string) uint32 {
 	n, ok := e.space.numbers[name]
 	if !ok {
-		n = uint32(len(e.next.devices))
-		e.next.devices = append(e.next.devices, name)
+		n = uint32(len(e.space.numbers)) + 1 // behind rootNumber
 		e.space.numbers[name] = n
 	}
-	for int(n) >= len(e.next.devices) { // of a change that was refused
-		e.next.devices = append(e.next.devices, "")
+	for int(n) >= len(e.next.devices) {
+		e.next.devices, e.next.changed = append(e.next.devices, ""), append(e.next.changed, e.now)
 	}
 	e.next.devices[n] = name
 	return n
@@ -154,19 +161,18 @@ func (e *edit) tell() {
 	for ref, n := range e.nodes {
 		e.next.slots[ref-1].series.Bind(n)
 	}
-	now := tag.Now()
 	for _, ref := range e.gone {
 		c := e.next.slots[ref-1].cell
 		c.mu.Lock()
 		c.gone = true
-		c.series.Append(tag.Sample{Ref: ref, Status: tag.BadNodeIDUnknown, At: now})
+		c.series.Append(tag.Sample{Ref: ref, Status: tag.BadNodeIDUnknown, At: e.now})
 		c.mu.Unlock()
 	}
 	for _, ref := range e.reborn {
 		sl := &e.next.slots[ref-1]
 		sl.mu.Lock()
 		sl.gone, sl.kind = false, sl.def.Kind
-		sl.series.Append(tag.Sample{Ref: ref, Status: tag.BadWaitingForInitialData, At: now})
+		sl.series.Append(tag.Sample{Ref: ref, Status: tag.BadWaitingForInitialData, At: e.now})
 		sl.mu.Unlock()
 	}
 }
@@ -186,11 +192,12 @@ func (s *Space) block(device string) *address.Block {
 	return b
 }
 
-// diff adds what makes one part of another to a change, and returns the ids of nodes that were there and are replaced.
-func diff(c *address.Change, was, next *part) (replaced map[wire.NodeID]bool) {
+// diff adds what makes one part of another to a change. It returns the ids of nodes that were there and are replaced,
+// and whether there are other nodes or references than before.
+func diff(c *address.Change, was, next *part) (replaced map[wire.NodeID]bool, moves bool) {
 	if len(was.nodes) == 0 {
 		c.Add, c.References = append(c.Add, next.nodes...), append(c.References, next.refs...)
-		return nil
+		return nil, true
 	}
 	old := make(map[wire.NodeID]*address.Node, len(was.nodes))
 	for _, n := range was.nodes {
@@ -221,15 +228,17 @@ func diff(c *address.Change, was, next *part) (replaced map[wire.NodeID]bool) {
 		refs[r] = true
 	}
 	for _, r := range next.refs {
+		moves = moves || !refs[r]
 		if !refs[r] || moved[r.Source] || moved[r.Target] {
 			c.References = append(c.References, r)
 		}
 		delete(refs, r)
 	}
+	moves = moves || len(refs) > 0
 	for _, r := range was.refs {
 		if refs[r] && !moved[r.Source] && !moved[r.Target] {
 			c.Drop = append(c.Drop, r)
 		}
 	}
-	return replaced
+	return replaced, moves
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gopcua/opcua/ua"
 
@@ -232,6 +234,11 @@ func TestReadsAndWritesOfWhatWent(t *testing.T) {
 	p.apply(t, defs[9:], scratchDevice)
 	read := []address.ReadItem{{Node: code}, {Node: state}, {Node: unit}, {Node: m0}}
 	p.Read(context.Background(), read)
+	attributes := []address.ReadItem{{Node: code, Attribute: ua.AttributeIDDisplayName}}
+	p.space.Read(context.Background(), address.MayRead|address.MayBrowse, attributes)
+	if got := attributes[0].Result.Status; got != tag.BadNodeIDUnknown {
+		t.Errorf("the name of a node that went: %v", got)
+	}
 	for i, want := range []tag.Status{tag.BadNodeIDUnknown, tag.BadNodeIDUnknown, tag.BadNodeIDUnknown, tag.BadWaitingForInitialData} {
 		if got := read[i].Result.Status; got != want {
 			t.Errorf("read %v: %v, want %v", read[i].Node.ID, got, want)
@@ -248,6 +255,46 @@ func TestReadsAndWritesOfWhatWent(t *testing.T) {
 	p.apply(t, defs, scratchDevice)
 	if v := p.read(t, "boiler.$state", ""); v.Status != tag.Good {
 		t.Errorf("the state of a device that returned: %v", v.Status)
+	}
+	p.apply(t, with(map[string]func(*tag.Def){"boiler.code": func(d *tag.Def) { d.Description = "other" }}), scratchDevice)
+	kept := []address.ReadItem{{Node: code, Attribute: ua.AttributeIDDescription}}
+	p.space.Read(context.Background(), address.MayRead|address.MayBrowse, kept)
+	if v := kept[0].Result; v.Status != tag.Good || !strings.HasSuffix(string(v.Value.Bytes()), "other") {
+		t.Errorf("the description of a node whose reader kept the one before: %v", v)
+	}
+}
+
+func TestNodeVersions(t *testing.T) {
+	p := newPlant(t)
+	versions := func() (out [3]string) {
+		for i, name := range []string{"Devices", "boiler", "scratch"} {
+			if v := p.space.Find(wire.TextID(plant, name+".$NodeVersion")); v != nil {
+				out[i] = p.read(t, name+".$NodeVersion", "").Value.Text()
+			}
+		}
+		return out
+	}
+	for _, row := range []struct {
+		name    string
+		defs    []tag.Def
+		changed [3]bool // Devices, boiler, scratch
+	}{
+		{"nothing", defs, [3]bool{}},
+		{"a description", with(map[string]func(*tag.Def){"boiler.code": func(d *tag.Def) { d.Description = "x" }}), [3]bool{}},
+		{"a tag less", defs[1:], [3]bool{false, true, false}},
+		{"a tag more", defs, [3]bool{false, true, false}},
+		{"a device less", defs[9:], [3]bool{true, true, false}},
+		{"a device more", defs, [3]bool{true, true, false}},
+	} {
+		before := versions()
+		time.Sleep(time.Microsecond)
+		p.apply(t, row.defs, scratchDevice)
+		after := versions()
+		for i := range after {
+			if (after[i] != before[i]) != row.changed[i] {
+				t.Errorf("%s: version %d went from %q to %q", row.name, i, before[i], after[i])
+			}
+		}
 	}
 }
 

@@ -59,6 +59,7 @@ func (p *part) object(node wire.NodeID, name, description string, parent wire.No
 // root is the nodes that are there without any device.
 func (s *Space) root() (p part) {
 	p.object(devicesID, "Devices", "The devices of the plant.", wire.NumericID(0, id.ObjectsFolder), id.Organizes, id.FolderType)
+	p.version(s, rootNumber, devicesID)
 	if s.cfg.State != nil {
 		p.stateType()
 	}
@@ -69,6 +70,7 @@ func (s *Space) root() (p part) {
 func (s *Space) device(d Device, number uint32, tags []entry) (p part) {
 	node := wire.TextID(plant, d.Name)
 	p.object(node, d.Name, d.Description, devicesID, id.Organizes, id.BaseObjectType)
+	p.version(s, number, node)
 	if s.cfg.State != nil {
 		p.state(s, number, d.Name, node)
 	}

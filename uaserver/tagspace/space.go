@@ -49,8 +49,9 @@ type Space struct {
 
 // view is the tags and devices as they are applied. It is immutable, and replaced by Apply as a whole.
 type view struct {
-	slots   []slot   // by Ref-1
-	devices []string // names, by number in the Token of state nodes; empty: gone
+	slots   []slot     // by Ref-1
+	devices []string   // names, by number in the Token of state nodes; empty: gone
+	changed []tag.Time // when the references below each of them changed last
 }
 
 // slot is one tag: what the site says of it, and its values, which outlive that.
@@ -78,7 +79,7 @@ func New(cfg Config) (*Space, error) {
 	s := &Space{cfg: cfg, born: tag.Now(), blocks: map[string]*address.Block{}, numbers: map[string]uint32{}}
 	s.cfg.Table, s.cfg.Devices = nil, nil // as of now alone
 	s.refresh.init()
-	s.now.Store(&view{})
+	s.now.Store(&view{devices: []string{devicesID.Str}, changed: []tag.Time{s.born}}) // rootNumber
 	root := s.root()
 	if err := s.apply(address.Change{Add: root.nodes, References: root.refs}, cfg.Table, cfg.Devices); err != nil {
 		return nil, err

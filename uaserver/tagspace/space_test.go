@@ -166,7 +166,8 @@ func TestNodes(t *testing.T) {
 	p := newPlant(t)
 	var lines []string
 	p.tree(p.node(t, "Devices"), 0, &lines)
-	const states = ` HasComponent ns=2;s=DEV.$id $id BaseObjectType
+	const states = ` HasProperty ns=2;s=DEV.$NodeVersion NodeVersion PropertyType
+ HasComponent ns=2;s=DEV.$id $id BaseObjectType
   HasProperty ns=2;s=DEV.$id.Manufacturer Manufacturer PropertyType
   HasProperty ns=2;s=DEV.$id.Model Model PropertyType
   HasProperty ns=2;s=DEV.$id.SoftwareRevision SoftwareRevision PropertyType
@@ -177,7 +178,8 @@ func TestNodes(t *testing.T) {
  HasComponent ns=2;s=DEV.$lastError $lastError BaseDataVariableType
  HasComponent ns=2;s=DEV.$latency $latency BaseDataVariableType
 `
-	want := `Organizes ns=2;s=scratch scratch BaseObjectType
+	want := `HasProperty ns=2;s=Devices.$NodeVersion NodeVersion PropertyType
+Organizes ns=2;s=scratch scratch BaseObjectType
 ` + strings.ReplaceAll(states, "DEV", "scratch") + ` HasComponent ns=2;s=scratch.m0 m0 DataItemType
 Organizes ns=2;s=boiler boiler BaseObjectType
 ` + strings.ReplaceAll(states, "DEV", "boiler") + ` HasComponent ns=2;s=boiler.temperature temperature AnalogUnitRangeType

@@ -1,6 +1,7 @@
 package tagspace
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -109,11 +110,41 @@ func (p *part) state(s *Space, device uint32, name string, parent wire.NodeID) {
 	}
 }
 
+// versionField is the field number, in a Token, of the NodeVersion of a device or of the folder of all devices.
+const versionField = 0xFF
+
+// rootNumber is the number of the folder of all devices, among those of the devices.
+const rootNumber = 0
+
+// version adds the NodeVersion of a node (Part 3, 5.5.1), another text after each change of the references below it.
+func (p *part) version(s *Space, number uint32, of wire.NodeID) {
+	p.node(&address.Node{
+		ID: wire.TextID(plant, of.Str+address.PropertyMark+"NodeVersion"), Class: ua.NodeClassVariable,
+		BrowseName: "NodeVersion", More: described("Another text after each change below this node."),
+		DataType: wire.NumericID(0, id.String), Rank: -1, Access: ua.AccessLevelTypeCurrentRead, Manager: s,
+		Token: number<<8 | versionField,
+	}, of, id.HasProperty, id.PropertyType)
+}
+
+// readVersion answers an item of a NodeVersion.
+func readVersion(it *address.ReadItem, changed, now tag.Time) {
+	it.Result.Value = tag.Of(strconv.FormatInt(int64(changed), 10))
+	it.Result.Source, it.Result.Server = changed, now
+}
+
 // readState answers an item of a state or identification node. What is not known is waited for.
 func (s *Space) readState(it *address.ReadItem, now tag.Time) {
 	device, field := it.Node.Token>>8, it.Node.Token&0xFF
-	devices := s.now.Load().devices
-	if int(device) >= len(devices) || devices[device] == "" || int(field) >= len(stateNodes) {
+	v := s.now.Load()
+	devices := v.devices
+	switch {
+	case int(device) >= len(devices) || devices[device] == "":
+		it.Result.Status, it.Result.Server = tag.BadNodeIDUnknown, now
+		return
+	case field == versionField:
+		readVersion(it, v.changed[device], now)
+		return
+	case int(field) >= len(stateNodes):
 		it.Result.Status, it.Result.Server = tag.BadNodeIDUnknown, now
 		return
 	}
