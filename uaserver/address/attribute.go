@@ -57,7 +57,7 @@ func (s *Space) Read(ctx context.Context, rights Rights, items []ReadItem) {
 // readStatic answers an item without a manager.
 func (s *Space) readStatic(it *ReadItem, rights Rights, now tag.Time) {
 	it.Result.Server = now
-	v, st := it.Node.attribute(it.Attribute, rights)
+	v, st := s.now.Load().current(it.Node).attribute(it.Attribute, rights)
 	if st == tag.Good {
 		v, st = rangeOf(v, it.Range)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -90,6 +91,18 @@ func (v *view) stored(id wire.NodeID) *Node {
 		return nil
 	}
 	return v.others[id]
+}
+
+// current is the node that has the id of n now, for readers that keep a node while the space changes; nil if n was
+// removed. A property that was made for its reader is as current as it was.
+func (v *view) current(n *Node) *Node {
+	if n == nil {
+		return nil
+	}
+	if now := v.stored(n.ID); now != nil || !strings.Contains(n.ID.Str, PropertyMark) {
+		return now
+	}
+	return n
 }
 
 // Len is the number of nodes.
