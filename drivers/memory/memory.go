@@ -43,11 +43,16 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Msg }
 
 // slot is one tag at work.
 type slot struct {
+	*rules            // shared by the tags of a repeat
+	sample tag.Sample // what it holds
+}
+
+// rules are what a tag may hold. They are read only once they are made.
+type rules struct {
 	typ       tag.Type
 	access    tag.Access
 	hasRange  bool
 	low, high float64
-	sample    tag.Sample // what it holds
 }
 
 // Device is a row of memory tags. It implements drivers.Immediate, and is safe for concurrent use.
@@ -78,6 +83,7 @@ func New(name string, tags []Tag) (*Device, error) {
 	low := slices.MinFunc(tags, func(a, b Tag) int { return int(a.Ref) - int(b.Ref) }).Ref
 	high := slices.MaxFunc(tags, func(a, b Tag) int { return int(a.Ref) - int(b.Ref) }).Ref
 	d.first, d.index = low, make([]int32, high-low+1)
+	d.slots, d.tags = make([]slot, 0, len(tags)), make([]tag.Ref, 0, len(tags))
 	for i := range tags {
 		t := &tags[i]
 		s, errs := t.slot()
@@ -86,6 +92,9 @@ func New(name string, tags []Tag) (*Device, error) {
 		}
 		if d.index[t.Ref-low] != 0 {
 			return nil, fmt.Errorf("device %s: tag %s has the slot of another", name, t.Name)
+		}
+		if i > 0 && *d.slots[i-1].rules == *s.rules {
+			s.rules = d.slots[i-1].rules
 		}
 		d.slots = append(d.slots, *s)
 		d.tags = append(d.tags, t.Ref)
