@@ -12,6 +12,9 @@ import (
 // entryBytes is what a place in an item's own queue is charged to the account.
 const entryBytes = 48
 
+// ownBytes is what an own is charged apart from that: itself, its first place and its text.
+const ownBytes = 384
+
 // walkedRing is how many samples a Series keeps at least for an item that looks at each of them: half of it may pass
 // while its Subscription's goroutine is woken.
 const walkedRing = 256

@@ -60,7 +60,7 @@ func TestQueue(t *testing.T) {
 		}
 	})
 	bubble(t, "the account has no room: a shorter queue is granted, and told", func(t *testing.T) {
-		r := newRig(t, Config{Account: &tag.Budget{Limit: 10 * entryBytes}})
+		r := newRig(t, Config{Account: &tag.Budget{Limit: ownBytes + 10*entryBytes}})
 		r.block = address.NewBlock(&tag.Budget{Limit: 400})
 		v := r.variable(0)
 		c := r.client()
@@ -84,7 +84,7 @@ func TestQueue(t *testing.T) {
 	})
 	bubble(t, "texts in an item's own queue are on the account", func(t *testing.T) {
 		for _, oldest := range []bool{true, false} {
-			budget := &tag.Budget{Limit: 9*entryBytes + 2500}
+			budget := &tag.Budget{Limit: ownBytes + 9*entryBytes + 2500}
 			r := newRig(t, Config{Account: budget})
 			v := r.variable(0)
 			c := r.client()

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/gopcua/opcua/ua"
+
+	"edged/drivers/tag"
 )
 
 func TestRevise(t *testing.T) {
@@ -106,6 +108,27 @@ func TestLimits(t *testing.T) {
 		all.Wait()
 		if n := refused.Load(); n > 0 {
 			t.Fatalf("%d of 400 were refused", n)
+		}
+	})
+	bubble(t, "G1 items of their own queue that the account has no room for", func(t *testing.T) {
+		budget := &tag.Budget{Limit: 2 * ownBytes}
+		r := newRig(t, Config{Account: budget})
+		c := r.client()
+		sub := c.subscribe(Parameters{})
+		item := plainItem(r.variable(0), 1)
+		item.Oldest, item.Range = false, "0:1"
+		got := c.monitor(sub, item, item, item, plainItem(r.vars[0], 1))
+		if got[0].Status != ua.StatusGood || got[1].Status != ua.StatusGood ||
+			got[2].Status != ua.StatusBadTooManyMonitoredItems || got[3].Status != ua.StatusGood {
+			t.Fatalf("%+v", got)
+		}
+		c.DeleteItems(sub, []uint32{got[0].ID}, make([]ua.StatusCode, 1))
+		if got := c.monitor(sub, item); got[0].Status != ua.StatusGood {
+			t.Fatalf("after a deletion: %+v", got)
+		}
+		c.Close(true)
+		if n := budget.Used(); n != 0 {
+			t.Fatalf("%d bytes stay charged", n)
 		}
 	})
 	bubble(t, "BadTooManyMonitoredItems", func(t *testing.T) {
