@@ -163,6 +163,11 @@ var ownOnce = sync.OnceValues(func() (*pki.Own, error) {
 
 func start(t testing.TB, change func(*Config)) *fixture {
 	t.Helper()
+	return startWith(t, testDefs, change)
+}
+
+func startWith(t testing.TB, defs []tag.Def, change func(*Config)) *fixture {
+	t.Helper()
 	own, err := ownOnce()
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +176,7 @@ func start(t testing.TB, change func(*Config)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := tag.NewTable(testDefs)
+	table, err := tag.NewTable(defs)
 	if err != nil {
 		t.Fatal(err)
 	}
