@@ -342,3 +342,60 @@ func BenchmarkExecute100(b *testing.B) {
 		d.Execute(cmds, nowhere{})
 	}
 }
+
+func TestSuccession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &record{}
+		run := func(d *Device) (stop func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); d.Run(ctx, sink) }()
+			return func() { cancel(); <-done }
+		}
+		counter := &Wave{Kind: "counter", Every: 100 * time.Millisecond}
+		sine := &Wave{Kind: "sine", Every: 100 * time.Millisecond, Period: 10 * time.Second, Max: 100}
+		old := device(t, Tag{Type: "uint32"}, Tag{Type: "uint32", Wave: counter}, Tag{Wave: sine}, Tag{Type: "int16"}, Tag{Value: 50}, Tag{})
+		stop := run(old)
+		then := tag.Time(5)
+		old.Execute([]tag.Command{{Ref: 10, Value: tag.Of(uint32(7)), At: then, Put: tag.BadDeviceFailure}, {Ref: 13, Value: tag.Of(int16(3))}}, sink)
+		time.Sleep(1050 * time.Millisecond)
+		stop()
+		last := func(ref tag.Ref) tag.Sample { all := sink.of(ref); return all[len(all)-1] }
+		phase, count := last(12).Value, last(11).Value
+		sink.samples = nil
+		// The fourth gets another type, the fifth a range that forbids what it holds, the sixth goes.
+		next := device(t, Tag{Type: "uint32", Value: 1}, Tag{Type: "uint32", Wave: counter}, Tag{Wave: sine}, Tag{Type: "float32"}, Tag{HasRange: true, High: 10, Value: 1})
+		next.Succeed(old)
+		stop = run(next)
+		synctest.Wait()
+		for ref, want := range map[tag.Ref]tag.Value{10: tag.Of(uint32(7)), 11: count, 12: phase, 13: tag.Of(float32(0)), 14: tag.Of(1.0)} {
+			if got := last(ref); !got.Value.Equal(want) {
+				t.Errorf("tag %d holds %v, want %v", ref, got.Value, want)
+			}
+		}
+		if got := last(10); got.At != then || got.Status != tag.BadDeviceFailure {
+			t.Errorf("status and time of a value that is kept: %v", got)
+		}
+		// Who still has the old device speaks with the new one.
+		cmds := []tag.Command{{Ref: 10, Value: tag.Of(uint32(8))}, {Ref: 15, Value: tag.Of(1.0)}}
+		old.Execute(cmds, sink)
+		if old.Refresh([]tag.Ref{10}, sink); cmds[0].Status != tag.Good || cmds[1].Status != tag.BadNodeIDUnknown || last(10).Value.Bits() != 8 {
+			t.Errorf("by the old device: %v, %v, %v", cmds[0].Status, cmds[1].Status, last(10).Value)
+		}
+		next.Succeed(next)
+		time.Sleep(time.Second)
+		stop()
+		steps := sink.of(11)
+		for i, s := range steps[1:] {
+			if s.Value.Bits() != steps[i].Value.Bits()+1 {
+				t.Errorf("the counter went from %v to %v", steps[i].Value, s.Value)
+			}
+			if i > 0 && s.At.Sub(steps[i].At) != 100*time.Millisecond {
+				t.Errorf("a step of %v", s.At.Sub(steps[i].At))
+			}
+		}
+		if len(steps) != 11 {
+			t.Errorf("%d steps in a second", len(steps)-1)
+		}
+	})
+}

@@ -26,6 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type plant struct {
 	table *tag.Table
 	ready error
+	site  Site
 }
 
 func newPlant(t testing.TB, defs ...tag.Def) *plant {
@@ -38,7 +39,7 @@ func newPlant(t testing.TB, defs ...tag.Def) *plant {
 }
 
 func (p *plant) Gateway() Gateway {
-	return Gateway{Name: `Boiler <b>house</b> "1"`, Version: "1.2.3", State: "Running", Endpoint: "opc.tcp://127.0.0.1:4840", Since: time.Now().Add(-time.Minute)}
+	return Gateway{Name: `Boiler <b>house</b> "1"`, Version: "1.2.3", State: "Running", Endpoint: "opc.tcp://127.0.0.1:4840", Since: time.Now().Add(-time.Minute), Site: p.site}
 }
 
 func (p *plant) Devices() []Device {
@@ -185,6 +186,46 @@ func TestState(t *testing.T) {
 	}
 	if d.Errors != 7 || d.Latency != 1.5 || d.LastGood < 1.5 || d.LastGood > 30 || v.Devices[1].LastGood != -1 {
 		t.Errorf("devices are %+v", v.Devices)
+	}
+}
+
+func TestStateOfTheSiteFile(t *testing.T) {
+	source := newPlant(t)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, row := range []struct {
+		site Site
+		want []string // of /api/state
+		lack []string
+		taken,
+		pending string
+	}{
+		{Site{Generation: 3, Applied: at}, []string{`"generation":3`, `"applied":"2026-01-02T03:04:05Z"`},
+			[]string{"reloadError", "restart", "problem"}, "1", "0"},
+		{Site{Generation: 1, Applied: at, Pending: []string{"server.listen", "web.listen"}}, []string{`"restart":["server.listen","web.listen"]`},
+			[]string{"reloadError"}, "1", "2"},
+		{Site{Generation: 1, Applied: at, Failed: at.Add(time.Minute), Failure: "site.yaml:1:2: a\nsite.yaml:3:4: b"},
+			[]string{`"reloadFailed":"2026-01-02T03:05:05Z"`, `"reloadError":"site.yaml:1:2: a\nsite.yaml:3:4: b"`,
+				`"problem":"the site file was not taken: site.yaml:1:2: a"`}, nil, "0", "0"},
+	} {
+		source.site = row.site
+		_, body := ask(t, source, "GET", "/api/state")
+		for _, want := range row.want {
+			if !strings.Contains(body, want) {
+				t.Errorf("%+v: the state lacks %s: %s", row.site, want, body)
+			}
+		}
+		for _, lack := range row.lack {
+			if strings.Contains(body, lack) {
+				t.Errorf("%+v: the state has %s: %s", row.site, lack, body)
+			}
+		}
+		_, body = ask(t, source, "GET", "/metrics")
+		for _, want := range []string{fmt.Sprintf("edged_config_generation %d", row.site.Generation), "edged_config_last_reload_successful " + row.taken,
+			"edged_config_restart_pending " + row.pending, "edged_config_applied_timestamp_seconds 1.767323045e+09"} {
+			if !strings.Contains(body, "\n"+want+"\n") {
+				t.Errorf("%+v: metrics lack %s", row.site, want)
+			}
+		}
 	}
 }
 
