@@ -56,8 +56,10 @@ func (in *input) tryRead(fd uintptr) bool {
 		in.buf = full(take(firstRead))
 	}
 	for {
-		n, err := syscall.Read(int(fd), in.buf.b[in.w:])
-		switch err {
+		n, errno := receive(fd, in.buf.b[in.w:])
+		in.raw.n, in.raw.err = n, nil
+		switch errno {
+		case 0:
 		case syscall.EINTR:
 			continue
 		case syscall.EAGAIN:
@@ -65,8 +67,9 @@ func (in *input) tryRead(fd uintptr) bool {
 				in.drop()
 			}
 			return false
+		default:
+			in.raw.err = errno
 		}
-		in.raw.n, in.raw.err = n, err
 		return true
 	}
 }
@@ -96,15 +99,16 @@ func (o *output) writeNow(b []byte) (int, error) {
 
 func (o *output) tryWrite(fd uintptr) bool {
 	for o.raw.n < len(o.raw.b) {
-		n, err := syscall.Write(int(fd), o.raw.b[o.raw.n:])
-		switch err {
-		case nil:
+		rest := o.raw.b[o.raw.n:]
+		n, errno := transmit(fd, rest[:min(len(rest), writePiece)])
+		switch errno {
+		case 0:
 			o.raw.n += n
 		case syscall.EINTR:
 		case syscall.EAGAIN:
 			return true
 		default:
-			o.raw.err = err
+			o.raw.err = errno
 			return true
 		}
 	}
