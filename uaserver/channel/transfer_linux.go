@@ -1,4 +1,4 @@
-//go:build linux && (amd64 || arm64 || arm || riscv64)
+//go:build linux && (amd64 || arm64 || arm || riscv64) && !race
 
 package channel
 

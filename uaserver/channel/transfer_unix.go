@@ -1,8 +1,11 @@
-//go:build unix && !(linux && (amd64 || arm64 || arm || riscv64))
+//go:build unix && (race || !(linux && (amd64 || arm64 || arm || riscv64)))
 
 package channel
 
 import "syscall"
+
+// Here the scheduler is told of system calls, and so is the race detector, to which an answer that came through a socket
+// then proves that its request was sent before.
 
 // receive reads from a socket that does not block.
 func receive(fd uintptr, b []byte) (int, syscall.Errno) { return transferred(syscall.Read(int(fd), b)) }
