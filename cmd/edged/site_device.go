@@ -1,6 +1,7 @@
 package main
 
 import (
+	"reflect"
 	"strings"
 	"time"
 
@@ -14,6 +15,33 @@ type deviceSettings struct {
 	Bus    string         // "" for a device without a line
 	Modbus *modbus.Config // of driver modbus
 	Memory []memory.Tag   // of driver memory
+	// Entries are the tags as the file has them, repeats not expanded: they tell a device from another of its name when
+	// the tags of Modbus and Memory have gone.
+	Entries []tagEntry
+}
+
+// tagEntry is one entry of a device's tags, as its driver wants it.
+type tagEntry struct {
+	Tag    any // a modbus.Tag or a memory.Tag
+	Repeat int
+}
+
+// same reports whether the driver of one device does for the other.
+func (d *deviceSettings) same(o *deviceSettings) bool {
+	return reflect.DeepEqual(d.withoutTags(), o.withoutTags())
+}
+
+// withoutTags is d with its entries alone. A driver has its tags of its own, so that hundreds of thousands need not be
+// kept here too.
+func (d *deviceSettings) withoutTags() deviceSettings {
+	out := *d
+	out.Memory = nil
+	if d.Modbus != nil {
+		c := *d.Modbus
+		c.Tags = nil
+		out.Modbus = &c
+	}
+	return out
 }
 
 // The drivers.

@@ -160,6 +160,7 @@ func (t *tagReader) readModbus(n *node) {
 	if places, err := strconv.ParseUint(m.Decimals, 10, 8); err == nil && places < 0xFF {
 		t.def.Decimals = 1 + uint8(places)
 	}
+	t.settings.Entries = append(t.settings.Entries, tagEntry{m, t.repeat})
 	t.settings.Modbus.Tags = slices.Grow(t.settings.Modbus.Tags, t.repeat)
 	t.expand(n, func(i int, def *tag.Def, ref tag.Ref) bool {
 		one := m
@@ -203,6 +204,7 @@ func (t *tagReader) readMemory(n *node) {
 	if !t.checkStates(n) {
 		return
 	}
+	t.settings.Entries = append(t.settings.Entries, tagEntry{m, t.repeat})
 	t.settings.Memory = slices.Grow(t.settings.Memory, t.repeat)
 	t.expand(n, func(_ int, def *tag.Def, ref tag.Ref) bool {
 		one := m
