@@ -36,7 +36,7 @@ func (t *talk) say(log *slog.Logger, now time.Duration, level slog.Level, msg st
 	}
 	if t.told == talkLines {
 		args = append(args, "note", "this changes often: the log leaves the next ones out, see $state and the metrics",
-			"until", talkWindow-(now-t.began))
+			"for", (talkWindow - (now - t.began)).Round(time.Second))
 	}
 	log.Log(context.Background(), level, msg, args...)
 }

@@ -164,6 +164,7 @@ func (r *siteReader) read(root *node) {
 		return
 	}
 	r.readDevices(devices)
+	r.checkLines(devices)
 }
 
 // dataFolder is the folder of certificates and everything else that is kept, beside the site file unless named.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"edged/drivers/modbus"
 	"edged/drivers/port"
 )
 
@@ -115,6 +116,25 @@ func (r *siteReader) busURL(n *node, what, name string) port.Address {
 		r.note(what + ": " + a.Host + " is bus " + first.bus + " too: the device must take two connections")
 	}
 	return a
+}
+
+// checkLines reports what the devices' buses do not do for them.
+func (r *siteReader) checkLines(devices *node) {
+	for i := range r.site.Devices {
+		d := &r.site.Devices[i]
+		at, known := r.buses[d.Bus]
+		if d.Modbus == nil || !known {
+			continue
+		}
+		for _, e := range d.Modbus.CheckLine(modbus.Links(r.site.Buses[at].Address).Framing) {
+			for _, n := range devices.items {
+				if name := n.get("name"); name != nil && name.text == d.Name {
+					r.fieldFault(n, "device "+d.Name, e.Field, e.Index, e.Msg)
+					break
+				}
+			}
+		}
+	}
 }
 
 // nameOf is the name of an entry for messages, before it was checked.

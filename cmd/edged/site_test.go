@@ -101,6 +101,8 @@ var mistakeRows = []struct {
 	{"no bus", "devices: [§{name: a, tags: [{name: t, address: \"coil:0\"}]}]\n", []string{"bus is missing"}},
 	{"unknown bus", "buses: [{name: line1, url: \"tcp://h\"}]\ndevices: [{name: a, bus: §lime1, tags: [{name: t, address: \"coil:0\"}]}]\n", []string{"did you mean line1?"}},
 	{"unit", "buses: [{name: l, url: \"tcp://h\"}]\ndevices: [{name: a, bus: l, unit: §256, tags: [{name: t, address: \"coil:0\"}]}]\n", []string{"may be 0 to 255"}},
+	{"D15 broadcast unit read", "buses: [{name: l, url: \"rtu:///dev/ttyS1\"}]\ndevices: [{name: a, bus: l, unit: §0, tags: [{name: t, address: \"coil:0\"}]}]\n", []string{"nobody answers"}},
+	{"D15 unit left out on a line", "buses: [{name: l, url: \"rtuovertcp://h:1\"}]\ndevices: [§{name: a, bus: l, tags: [{name: t, address: \"coil:0\"}]}]\n", []string{"a unit from 1"}},
 	{"quirks", "buses: [{name: l, url: \"tcp://h\"}]\ndevices: [{name: a, bus: l, quirks: §{x: 1}, tags: [{name: t, address: \"coil:0\"}]}]\n", []string{"quirks are not available"}},
 	{"together", "buses: [{name: l, url: \"tcp://h\"}]\ndevices: [{name: a, bus: l, together: [§t], tags: [{name: t, address: \"coil:0\"}]}]\n", []string{"a list of lists"}},
 	{"no tags", "devices:\n- §{name: a, driver: memory}\n", []string{"tags is missing"}},

@@ -74,6 +74,20 @@ func (c *Config) Check() []*FieldError {
 	return append(errs, c.checkTogether()...)
 }
 
+// CheckLine reports what the line does not do for the device: unit 0 is a broadcast where there is no MBAP header
+// (Serial Line, 2.2), and nobody answers to one.
+func (c *Config) CheckLine(framing Framing) []*FieldError {
+	if c.Unit != 0 || framing != RTU {
+		return nil
+	}
+	for i := range c.Tags {
+		if c.Tags[i].Access != tag.Writable { // none is readable
+			return []*FieldError{wrong("unit", "unit 0 is everybody on a serial line, and nobody answers: give access write to its tags, or a unit from 1")}
+		}
+	}
+	return nil
+}
+
 // checkTogether reports groups that no request can read, and tags that no request may or can.
 func (c *Config) checkTogether() []*FieldError {
 	var errs []*FieldError

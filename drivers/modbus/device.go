@@ -64,8 +64,8 @@ func New(cfg Config, links ...*Link) (*Device, error) {
 		}
 	}
 	for _, l := range links {
-		if cfg.Unit == 0 && l.cfg.Framing == RTU && slices.ContainsFunc(d.tags, d.readable) {
-			return nil, fmt.Errorf("device %s: unit 0 is everybody on a serial line, and nobody answers: give access write to its tags, or a unit from 1", cfg.Name)
+		if errs := cfg.CheckLine(l.cfg.Framing); len(errs) > 0 {
+			return nil, fmt.Errorf("device %s: %w", cfg.Name, errs[0])
 		}
 		d.lanes = append(d.lanes, lane{l, newClient(l, byte(cfg.Unit))})
 	}

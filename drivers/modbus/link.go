@@ -43,8 +43,8 @@ const (
 	// shortSilence is what stands for 3.5 characters above 19200 baud (Serial Line, 2.5.1.1).
 	shortSilence     = 1750 * time.Microsecond
 	shortSilenceBaud = 19200
-	// A TCP connection that brought not a byte for this many requests, to units that have answered through it or if none
-	// ever did, is taken for half open and made anew.
+	// A TCP connection that brought not a byte for this many requests, to units that answer otherwise or if none does, is
+	// taken for half open and made anew.
 	maxSilent = 3
 	// After this long without a request a TCP connection is asked whether the peer has closed it, before it is used: a
 	// device that closes after each answer, or when idle, makes no error then. A write asks always.
@@ -79,7 +79,7 @@ type Link struct {
 	quietFrom   time.Time       // when the line fell silent
 	used        time.Time       // of the last request
 	silent      int             // requests in a row that brought not a byte and say something about the connection
-	heard       map[byte]bool   // units that answered since it was opened, of TCP
+	heard       map[byte]bool   // units that answer, of TCP
 	late        map[byte]late   // by unit, of RTU
 	ctx         context.Context // of the exchange in flight: goburrow's Send has none
 	sent        bool            // whether a write left since begin
@@ -106,7 +106,7 @@ func NewLink(cfg LinkConfig) *Link {
 	if cfg.Broadcast <= 0 {
 		cfg.Broadcast = defaultBroadcast
 	}
-	l := &Link{cfg: cfg, silence: cfg.Turnaround}
+	l := &Link{cfg: cfg, silence: cfg.Turnaround, heard: map[byte]bool{}}
 	if cfg.Framing == RTU && cfg.Mode.Baud > 0 {
 		quiet := shortSilence
 		if cfg.Mode.Baud <= shortSilenceBaud {
@@ -129,7 +129,7 @@ func (l *Link) Open(ctx context.Context) error {
 		l.port.Close()
 	}
 	l.port = p
-	l.filled, l.silent, l.heard = 0, 0, map[byte]bool{}
+	l.filled, l.silent = 0, 0
 	l.quietFrom, l.used = time.Now(), time.Now()
 	return nil
 }
@@ -210,6 +210,7 @@ func (l *Link) sendTCP(p port.Port, request []byte) ([]byte, error) {
 		frame, err := l.nextTCP(p)
 		if errors.Is(err, errMute) && (len(l.heard) == 0 || l.heard[request[6]]) {
 			if l.silent++; l.silent >= maxSilent {
+				delete(l.heard, request[6]) // if the connection was right, it is this unit that has gone
 				err = fmt.Errorf("no answer to %d requests in a row, the connection is made anew: %w", l.silent, drivers.ErrHalfOpen)
 			}
 		}
