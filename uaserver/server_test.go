@@ -19,7 +19,6 @@ import (
 	"edged/uaserver/pki"
 	"edged/uaserver/tagspace"
 	"edged/uaserver/uatest"
-	"edged/uaserver/wire"
 )
 
 // ownDir is where the certificate of all tests lies; it is made once, since RSA keys take long.
@@ -74,14 +73,18 @@ type testField struct {
 	queued   []tag.Value // submitted, in order
 	readings int
 	block    chan struct{} // commands of devices wait for it
+	refuse   tag.Status    // of all commands, unless Good
 }
 
 func (f *testField) Execute(ctx context.Context, cmds []tag.Command) {
 	f.mu.Lock()
-	block := f.block
+	block, refuse := f.block, f.refuse
 	f.mu.Unlock()
 	for i := range cmds {
 		c := &cmds[i]
+		if c.Status = refuse; refuse != tag.Good {
+			continue
+		}
 		def := f.table.Def(c.Ref)
 		if block != nil && !def.Memory {
 			select {
@@ -456,15 +459,12 @@ func TestMalformedKeepsTheLink(t *testing.T) {
 }
 
 func TestPanicClosesItsConnectionAlone(t *testing.T) {
-	f := start(t, nil)
+	f := start(t, func(c *Config) {
+		n := c.Space.Find(idOf("boiler.counter"))
+		n.Manager = panics{n.Manager}
+	})
 	bad, good := f.login(t), f.login(t)
-	n := f.space.Find(wire.FromUA(ua.NewNumericNodeID(0, 2258)))
-	if n == nil {
-		t.Fatal("no CurrentTime")
-	}
-	manager := n.Manager
-	n.Manager = panics{manager}
-	req := &ua.ReadRequest{NodesToRead: []*ua.ReadValueID{value(ua.NewNumericNodeID(0, 2258))}}
+	req := &ua.ReadRequest{NodesToRead: []*ua.ReadValueID{value(plantID("boiler.counter"))}}
 	req.SetHeader(bad.header())
 	if _, err := bad.Call(1, req); err == nil {
 		t.Error("the connection lives on")

@@ -280,7 +280,9 @@ func TestStatusCodesOfDevices(t *testing.T) {
 	if _, r := p.receive(); r.(*ua.WriteResponse).Results[0] != ua.StatusBadTimeout {
 		t.Errorf("sent and not answered: %+v", r)
 	}
-	f.tags.Join(nil)
+	f.field.mu.Lock()
+	f.field.refuse = tag.BadNoCommunication
+	f.field.mu.Unlock()
 	if got := writing1("boiler.code", int16(1), nil)(p); got != ua.StatusBadNoCommunication {
 		t.Errorf("never sent: %v", got)
 	}
