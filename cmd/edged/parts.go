@@ -45,7 +45,8 @@ func (g *gateway) account(name string, parts int64) *tag.Budget {
 // field is the field side of a site, as the fleet is given it.
 type field struct {
 	drivers.Config
-	site    *site // its tags have the Refs of Config.Table
+	lines   []busSettings
+	units   []deviceSettings // their tags have the Refs of Config.Table
 	links   map[string]*modbus.Link
 	devices map[string]drivers.DeviceConfig
 	diff    fieldDiff // to the field before it
@@ -57,18 +58,18 @@ type fieldDiff struct{ buses, devices names }
 func (d *fieldDiff) none() bool { return d.buses.none() && d.devices.none() }
 
 // newField makes the buses of a site and the drivers of its devices. What was before and has the same settings is
-// taken over as it is; was is nil at the start.
+// taken over as it is; was is nil at the start. The site's devices lose their tags to their drivers.
 func newField(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger, was *field) (*field, error) {
 	if was == nil {
-		was = &field{site: &site{}}
+		was = &field{}
 	}
 	f := &field{
-		Config: drivers.Config{Table: table, Sink: sink, Log: log}, site: s,
+		Config: drivers.Config{Table: table, Sink: sink, Log: log}, lines: s.Buses, units: s.Devices,
 		links: make(map[string]*modbus.Link, len(s.Buses)), devices: make(map[string]drivers.DeviceConfig, len(s.Devices)),
 	}
-	buses := make(map[string]*busSettings, len(was.site.Buses))
-	for i := range was.site.Buses {
-		buses[was.site.Buses[i].Name] = &was.site.Buses[i]
+	buses := make(map[string]*busSettings, len(was.lines))
+	for i := range was.lines {
+		buses[was.lines[i].Name] = &was.lines[i]
 	}
 	kept := make(map[string]bool, len(s.Buses))
 	for i := range s.Buses {
@@ -86,21 +87,22 @@ func newField(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger, was *f
 	}
 	f.diff.buses.removed = removedFrom(buses)
 	kept[""] = true // a device without a line
-	devices := make(map[string]*deviceSettings, len(was.site.Devices))
-	for i := range was.site.Devices {
-		devices[was.site.Devices[i].Name] = &was.site.Devices[i]
+	devices := make(map[string]*deviceSettings, len(was.units))
+	for i := range was.units {
+		devices[was.units[i].Name] = &was.units[i]
 	}
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		before := devices[d.Name]
 		c := was.devices[d.Name]
-		if before == nil || !kept[d.Bus] || !reflect.DeepEqual(before, d) {
+		if before == nil || !kept[d.Bus] || !before.same(d) {
 			var err error
 			if c, err = newDevice(d, f.links[d.Bus]); err != nil {
 				return nil, err
 			}
 			f.diff.devices.note(d.Name, before != nil)
 		}
+		*d = d.withoutTags()
 		f.devices[d.Name] = c
 		f.Devices = append(f.Devices, c)
 		delete(devices, d.Name)

@@ -32,7 +32,7 @@ const (
 type generation struct {
 	number int // from 1
 	at     time.Time
-	site   *site
+	notes  []string // of the site
 	table  *tag.Table
 	field  *field
 	// pending are the keys of the file that wait for a restart.
@@ -79,12 +79,12 @@ func (g *gateway) reload(next *site) error {
 		return err
 	}
 	change.Apply()
-	g.config.Store(&generation{number: was.number + 1, at: time.Now(), site: next, table: table, field: f, pending: pending})
+	g.config.Store(&generation{number: was.number + 1, at: time.Now(), notes: next.Notes, table: table, field: f, pending: pending})
 	g.log.Info("site file applied", "generation", was.number+1,
 		"tags", counts(len(tags.Added), len(tags.Removed), len(tags.Changed)),
 		"devices", d.devices.String(), "buses", d.buses.String())
 	for _, note := range next.Notes {
-		if !slices.Contains(was.site.Notes, note) {
+		if !slices.Contains(was.notes, note) {
 			g.log.Warn(note)
 		}
 	}

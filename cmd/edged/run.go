@@ -59,7 +59,7 @@ func (c *runCommand) Run(p *program) error {
 
 // gateway is every part of a running gateway, joined.
 type gateway struct {
-	site     *site // as the gateway was started with it
+	site     *site // its settings as the gateway was started with them; buses, devices and tags are config's
 	log      *slog.Logger
 	accounts []namedAccount
 	space    *address.Space
@@ -78,7 +78,7 @@ type gateway struct {
 
 // newGateway builds every part, from the vocabulary to the sockets. Nothing runs and nothing listens yet.
 func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
-	g := &gateway{site: s, log: log, since: time.Now()}
+	g := &gateway{site: s.settings(), log: log, since: time.Now()}
 	queues, subscriptions, connections := g.account("queues", 2), g.account("subscriptions", 1), g.account("connections", 1)
 	own, trust, err := g.certificates(filepath.Join(data, "pki"))
 	if err != nil {
@@ -104,7 +104,7 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	if g.fleet, err = drivers.NewFleet(f.Config); err != nil {
 		return nil, err
 	}
-	g.config.Store(&generation{number: 1, at: g.since, site: s, table: table, field: f})
+	g.config.Store(&generation{number: 1, at: g.since, notes: s.Notes, table: table, field: f})
 	g.tags.Join(g.fleet)
 	limits := &s.Server.Limits
 	g.server, err = uaserver.New(uaserver.Config{
@@ -154,7 +154,7 @@ func (g *gateway) run(ctx context.Context) {
 	if g.page != nil {
 		sockets.Go(func() { g.page.run(socketCtx) })
 	}
-	g.log.Info("gateway started", "name", g.site.Server.Name, "devices", len(g.site.Devices), "tags", g.Table().Len())
+	g.log.Info("gateway started", "name", g.site.Server.Name, "devices", len(g.Devices()), "tags", g.Table().Len())
 	var reloads sync.WaitGroup
 	if g.hangup != nil {
 		reloads.Go(func() { g.follow(ctx, g.hangup) })

@@ -64,6 +64,13 @@ type webSettings struct {
 	Listen string // "" switches the page, the metrics and the health checks off
 }
 
+// settings is the site without its buses, devices and tags, which take most of its memory.
+func (s *site) settings() *site {
+	own := *s
+	own.Buses, own.Devices, own.Tags = nil, nil, nil
+	return &own
+}
+
 // defaultSite holds every default of the file in one place, but those of buses, devices and tags, which stand beside
 // their keys in defaultBus, defaultDevice and defaultTag.
 func defaultSite(file string) *site {
