@@ -1,6 +1,7 @@
 package subscription
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/gopcua/opcua/ua"
@@ -302,6 +303,9 @@ func (s *Subscription) sampleOne(o *own) {
 	}
 }
 
+// maxReads is how many values are read at once: a shard keeps memory for them, and its clients' requests wait for no more.
+const maxReads = 1024
+
 // poll reads the attributes of the items in s.polling, without the client's lock: a reading may ask for what the lock
 // guards.
 func (s *Subscription) poll(now int64) {
@@ -311,21 +315,23 @@ func (s *Subscription) poll(now int64) {
 	sh.polls = append(sh.polls[:0], s.polling...)
 	clear(s.polling)
 	s.polling = s.polling[:0]
-	sh.reads = sh.reads[:0]
-	for _, o := range sh.polls {
-		sh.reads = append(sh.reads, address.ReadItem{Node: o.node, Attribute: o.attribute, Range: o.text})
-	}
-	c.mu.Unlock()
-	c.engine.read(c.engine.ctx, rights, sh.reads)
-	c.mu.Lock()
-	for i, o := range sh.polls {
-		sh.polls[i] = nil
-		if s.state == closed || o.node == nil || s.items[o.slot].flags&sampling == 0 {
-			continue // deleted or disabled meanwhile
+	for some := range slices.Chunk(sh.polls, maxReads) {
+		sh.reads = sh.reads[:0]
+		for _, o := range some {
+			sh.reads = append(sh.reads, address.ReadItem{Node: o.node, Attribute: o.attribute, Range: o.text})
 		}
-		s.offerRead(o, &sh.reads[i])
+		c.mu.Unlock()
+		c.engine.read(c.engine.ctx, rights, sh.reads)
+		c.mu.Lock()
+		for i, o := range some {
+			some[i] = nil
+			if s.state == closed || o.node == nil || s.items[o.slot].flags&sampling == 0 {
+				continue // deleted or disabled meanwhile
+			}
+			s.offerRead(o, &sh.reads[i])
+		}
+		clear(sh.reads)
 	}
-	clear(sh.reads)
 }
 
 // offerRead takes the result of a reading as a sample. Only a Value has a SourceTimestamp.

@@ -140,6 +140,35 @@ func TestSampling(t *testing.T) {
 			t.Fatalf("read %d times in 1.5 s", v.reads)
 		}
 	})
+	bubble(t, "G2 more items than are read at once; the memory for a reading does not grow with them", func(t *testing.T) {
+		r := newRig(t, Config{Shards: 1})
+		v := r.live()
+		v.live = wire.DataValue{Value: tag.Of(int64(1)), Source: tag.Now(), Server: tag.Now()}
+		c := r.client()
+		sub := c.subscribe(Parameters{Publishing: 500})
+		item := plainItem(v, 10)
+		item.Sampling = 100
+		c.monitor(sub, slices.Repeat([]ItemRequest{item}, 2*maxReads+10)...)
+		c.publish(3)
+		sleep(ms(500))
+		c.take()
+		v.mu.Lock()
+		v.live = wire.DataValue{Value: tag.Of(int64(2)), Source: tag.Now(), Server: tag.Now()}
+		v.mu.Unlock()
+		sleep(ms(500))
+		n := 0
+		for _, m := range c.take() {
+			n += len(m.items())
+		}
+		if n != 2*maxReads+10 {
+			t.Fatalf("%d items reported the change", n)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if most := cap(r.engine.shards[0].reads); most > 2*maxReads {
+			t.Fatalf("the shard keeps room for %d readings", most)
+		}
+	})
 	bubble(t, "who supplies a value panics", func(t *testing.T) {
 		r := newRig(t, Config{})
 		v := r.live()
