@@ -194,3 +194,54 @@ func TestWriteOfAState(t *testing.T) {
 		}
 	}
 }
+
+// TestPropertiesFollowTheSite keeps the nodes that a client found while the site changes, as its MonitoredItems do.
+func TestPropertiesFollowTheSite(t *testing.T) {
+	p := newPlantOf(t, discrete)
+	flow, mode := p.node(t, "d.level.$EngineeringUnits"), p.node(t, "d.mode.$ValueAsText")
+	read := func(n *address.Node) wire.DataValue {
+		items := []address.ReadItem{{Node: n, Attribute: ua.AttributeIDValue}}
+		p.space.Read(t.Context(), address.MayRead, items)
+		return items[0].Result
+	}
+	apply := func(change func(defs []tag.Def) []tag.Def) {
+		t.Helper()
+		table, _, err := p.table.Apply(change(slices.Clone(discrete)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Apply(table, nil); err != nil {
+			t.Fatal(err)
+		}
+		p.table = table
+	}
+	apply(func(defs []tag.Def) []tag.Def {
+		defs[2].Unit, defs[2].HasRange = "kg", false
+		return defs
+	})
+	if u, ok := decoded(t, read(flow).Value).(*ua.EUInformation); !ok || u.DisplayName.Text != "kg" {
+		t.Errorf("after another unit: %+v", u)
+	}
+	if n := p.node(t, "d.level"); n.TypeDefinition().BrowseName != "AnalogUnitType" {
+		t.Errorf("a level without a range is of type %s", n.TypeDefinition().BrowseName)
+	}
+	if n := p.space.Find(wire.TextID(plant, "d.level.$EURange")); n != nil {
+		t.Error("the range is still there")
+	}
+	apply(func(defs []tag.Def) []tag.Def {
+		defs[2].Unit = ""
+		return append(defs[:1], defs[2:]...) // without mode
+	})
+	for _, n := range []*address.Node{flow, mode} {
+		if v := read(n); v.Status != tag.BadNodeIDUnknown || !v.Value.IsNull() {
+			t.Errorf("%s that is gone: %v", n.ID, v)
+		}
+	}
+	apply(func(defs []tag.Def) []tag.Def { return defs })
+	if v := read(mode); v.Status != tag.BadWaitingForInitialData {
+		t.Errorf("%s that returned: %v", mode.ID, v)
+	}
+	if v := read(flow); v.Status != tag.Good {
+		t.Errorf("%s that returned: %v", flow.ID, v)
+	}
+}
