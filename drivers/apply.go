@@ -74,7 +74,7 @@ func (c *Change) leave() {
 		for _, l := range b.lanes {
 			stay, changed := c.staying(l)
 			if changed {
-				all.Go(func() { <-l.queue.between(func() { l.rearrange(stay) }) })
+				all.Go(func() { <-l.queue.between(func() { c.part(l, stay) }) })
 			}
 		}
 	}
@@ -83,6 +83,14 @@ func (c *Change) leave() {
 			all.Go(d.end)
 		}
 	}
+}
+
+// part leaves a lane those of its devices that stay. It runs in the lane's goroutine.
+func (c *Change) part(l *lane, stay []*device) {
+	for _, d := range l.devices {
+		d.moved = c.next.byName[d.cfg.Name] != nil
+	}
+	l.rearrange(stay)
 }
 
 // staying are the devices of a lane that are kept, or replaced on the same lane.
@@ -312,7 +320,7 @@ func (l *lane) inherit(d, was *device) {
 	d.answered, d.disabled, d.silent, d.told = was.answered, was.disabled, was.silent, was.told
 	same := was.lane == l
 	if same {
-		was.heir = d
+		was.heir, d.talk = d, was.talk
 	}
 	if same && !was.silent {
 		for i := range d.scans {

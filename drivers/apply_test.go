@@ -144,6 +144,12 @@ func TestCommandsOfADeviceThatGoes(t *testing.T) {
 			next.Devices = next.Devices[1:]
 			return next
 		}, tag.BadNodeIDUnknown},
+		{"moved to another bus", func(r *rig) Config {
+			next := r.with(map[string]Driver{"d0": newPlant(time.Hour, 1)})
+			next.Buses = append(slices.Clone(next.Buses), BusConfig{Name: "second", Links: []Link{&wire{}}})
+			next.Devices[0].Bus = "second"
+			return next
+		}, tag.BadNoCommunication},
 		{"its bus is another", func(r *rig) Config {
 			next := r.with(map[string]Driver{"d0": newPlant(time.Hour, 1), "d1": newPlant(time.Hour, 2)})
 			next.Buses = []BusConfig{{Name: "line", Links: []Link{&wire{}}}}

@@ -25,6 +25,7 @@ type device struct {
 	// Owned by the lane's goroutine.
 	settled  bool    // it is among the lane's devices, or was
 	gone     bool    // another configuration is without it
+	moved    bool    // of one that is gone: to another line, or it is replaced
 	heir     *device // of one that is gone: what took its place on this lane, or nil
 	scans    []scan
 	answered bool // at least once since start: until then its tags wait for initial data

@@ -292,7 +292,7 @@ func (l *lane) confirm(j *job, status tag.Status) {
 // write carries one command out and returns its status.
 func (l *lane) write(ctx context.Context, d *device, c tag.Command) tag.Status {
 	switch {
-	case d.gone && d.heir == nil:
+	case d.gone && d.heir == nil && !d.moved:
 		return tag.BadNodeIDUnknown
 	case d.gone:
 		return tag.BadNoCommunication // it was checked against what its tag was
