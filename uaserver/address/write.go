@@ -2,6 +2,8 @@ package address
 
 import (
 	"context"
+	"slices"
+	"unicode/utf8"
 
 	"github.com/gopcua/opcua/ua"
 
@@ -104,7 +106,7 @@ func (v *view) accept(n *Node, r Range, d *wire.DataValue) tag.Status {
 		d.Value = tag.OfSlice(d.Value.Bytes())
 		s = shapeOf(d.Value)
 	}
-	if kinds&(1<<s.kind) == 0 {
+	if kinds&(1<<s.kind) == 0 || d.Value.Kind() == tag.String && !isText(d.Value) {
 		return tag.BadTypeMismatch
 	}
 	if r.Dims != 0 {
@@ -117,6 +119,16 @@ func (v *view) accept(n *Node, r Range, d *wire.DataValue) tag.Status {
 		return tag.BadTypeMismatch
 	}
 	return tag.Good
+}
+
+// isText reports whether Strings are UTF-8 (Part 6, 5.2.2.4). Others cannot be read by clients that are strict, which would
+// lose all that comes in one message with them.
+func isText(v tag.Value) bool {
+	if !v.IsArray() {
+		return utf8.ValidString(v.Text())
+	}
+	list, _ := v.Any().([]string)
+	return !slices.ContainsFunc(list, func(s string) bool { return !utf8.ValidString(s) })
 }
 
 // fits compares the lengths of an array or a matrix with ArrayDimensions, whose zeros are lengths that may vary.
