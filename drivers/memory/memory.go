@@ -125,7 +125,7 @@ func (d *Device) Restore(s tag.Sample) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	at := d.slot(s.Ref)
-	if at == nil || at.check(&tag.Command{Ref: s.Ref, Value: s.Value}) != tag.Good {
+	if at == nil || at.check(s.Value, false) != tag.Good {
 		return false
 	}
 	at.sample = s
@@ -150,7 +150,7 @@ func (d *Device) Succeed(old drivers.Immediate) {
 		if was == nil || was.typ != s.typ {
 			continue
 		}
-		if v := was.sample.Value; v.IsNull() || s.check(&tag.Command{Value: v}) == tag.Good {
+		if v := was.sample.Value; v.IsNull() || s.check(v, false) == tag.Good {
 			s.sample = was.sample
 		}
 	}
@@ -200,14 +200,13 @@ func (d *Device) forget() {
 	}
 }
 
-// check tells whether a command may be stored.
-func (s *slot) check(c *tag.Command) tag.Status {
-	v := c.Value
+// check tells whether a value may be stored, or is part of one that may be.
+func (s *slot) check(v tag.Value, part bool) tag.Status {
 	if v.Kind() != s.typ.Kind || v.IsArray() != (s.typ.Len > 0) {
 		return tag.BadTypeMismatch
 	}
 	if s.typ.Len > 0 {
-		if !c.Part && v.Len() != s.typ.Len {
+		if !part && v.Len() != s.typ.Len {
 			return tag.BadTypeMismatch
 		}
 		return tag.Good
@@ -228,10 +227,20 @@ func (s *slot) store(c *tag.Command, now tag.Time) tag.Status {
 	if s.access&tag.Writable == 0 {
 		return tag.BadNotWritable
 	}
-	if status := s.check(c); status != tag.Good {
+	v := c.Value
+	if c.Edit != nil {
+		var status tag.Status
+		if v, status = c.Edit(s.sample.Value); status != tag.Good {
+			return status
+		}
+	}
+	if v.IsNull() && c.Put.IsBad() {
+		s.put(v, c, now)
+		return tag.Good
+	}
+	if status := s.check(v, c.Part); status != tag.Good {
 		return status
 	}
-	v := c.Value
 	if c.Part {
 		if s.typ.Len == 0 {
 			return tag.BadWriteNotSupported
@@ -241,11 +250,15 @@ func (s *slot) store(c *tag.Command, now tag.Time) tag.Status {
 			return tag.BadIndexRangeNoData
 		}
 	}
+	s.put(v, c, now)
+	return tag.Good
+}
+
+func (s *slot) put(v tag.Value, c *tag.Command, now tag.Time) {
 	s.sample.Value, s.sample.Status, s.sample.At = v, c.Put, now
 	if !c.At.IsZero() {
 		s.sample.At = c.At
 	}
-	return tag.Good
 }
 
 // Refresh implements drivers.Immediate.

@@ -82,6 +82,17 @@ func TestWrites(t *testing.T) {
 		{"above the range", Tag{HasRange: true, High: 10}, tag.Command{Value: tag.Of(10.1)}, tag.BadOutOfRange, tag.Value{}},
 		{"NaN against a range", Tag{HasRange: true, High: 10}, tag.Command{Value: tag.Of(math.NaN())}, tag.BadOutOfRange, tag.Value{}},
 		{"text too long", Tag{Type: "string(3)"}, tag.Command{Value: tag.Of("abcd")}, tag.BadOutOfRange, tag.Value{}},
+		{"characters of a text", Tag{Type: "string(3)", Value: "abc"}, tag.Command{Value: tag.Of("X"), Edit: func(old tag.Value) (tag.Value, tag.Status) {
+			return tag.Of(old.Text()[:1] + "X" + old.Text()[2:]), tag.Good
+		}}, tag.Good, tag.Of("aXc")},
+		{"an edit that does not fit", Tag{Type: "string(3)", Value: "abc"}, tag.Command{Value: tag.Of("X"), Edit: func(tag.Value) (tag.Value, tag.Status) {
+			return tag.Of("abcX"), tag.Good
+		}}, tag.BadOutOfRange, tag.Value{}},
+		{"an edit that fails", Tag{Type: "string(3)"}, tag.Command{Value: tag.Of("X"), Edit: func(tag.Value) (tag.Value, tag.Status) {
+			return tag.Value{}, tag.BadIndexRangeNoData
+		}}, tag.BadIndexRangeNoData, tag.Value{}},
+		{"no value, with a bad status", Tag{}, tag.Command{Put: tag.BadDeviceFailure}, tag.Good, tag.Value{}},
+		{"no value, with a good status", Tag{}, tag.Command{}, tag.BadTypeMismatch, tag.Value{}},
 		{"read only", Tag{Access: tag.Readable}, tag.Command{Value: tag.Of(1.0)}, tag.BadNotWritable, tag.Value{}},
 	} {
 		d, sink := device(t, row.tag), &record{}

@@ -52,7 +52,7 @@ func (t *Tag) slot() (*slot, []*FieldError) {
 	if s.sample.Ref = t.Ref; s.sample.Value.IsNull() {
 		s.sample.Value = v
 	}
-	if err == nil && t.Value != nil && s.check(&tag.Command{Value: v}) == tag.BadOutOfRange {
+	if err == nil && t.Value != nil && s.check(v, false) == tag.BadOutOfRange {
 		wrong("value", "%v is out of range: it lies from %v to %v, text has at most %d bytes", t.Value, t.Low, t.High, s.typ.Size)
 	}
 	if t.Wave != nil {

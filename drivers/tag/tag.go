@@ -32,6 +32,9 @@ type Command struct {
 	Put    Status // status to store, for memory tags alone
 	From   int    // first array element that Value replaces
 	Part   bool   // Value replaces only the elements From and on of the tag's array
+	// Edit makes the value of the one that is there, for memory tags alone: Value is what it puts in. Nil: Value is the
+	// value.
+	Edit func(old Value) (Value, Status)
 }
 
 // Op is an operation on a device.

@@ -487,3 +487,32 @@ func BenchmarkRead100(b *testing.B) {
 		p.space.Read(context.Background(), address.MayRead, items)
 	}
 }
+
+// TestPartsOfTexts of Part 4, 7.27: a memory tag's text is edited when the write is carried out, not when it came.
+func TestPartsOfTexts(t *testing.T) {
+	p := newPlantOf(t, []tag.Def{
+		{Device: "scratch", Name: "note", Kind: tag.String, Access: tag.Readable | tag.Writable, Memory: true},
+		{Device: "scratch", Name: "notes", Kind: tag.String, Len: 3, Access: tag.Readable | tag.Writable, Memory: true},
+	})
+	for _, row := range []struct {
+		tag, rng  string
+		part, old tag.Value
+		want      tag.Value
+		st        tag.Status
+	}{
+		{"scratch.note", "1:2", tag.Of("XY"), tag.Of("abcd"), tag.Of("aXYd"), tag.Good},
+		{"scratch.note", "9", tag.Of("X"), tag.Of("abcd"), tag.Value{}, tag.BadIndexRangeNoData},
+		{"scratch.note", "1:2", tag.Of("X"), tag.Of("abcd"), tag.Value{}, badIndexRangeDataMismatch},
+		{"scratch.notes", "1,0", tag.OfSlice([]string{"X"}), tag.OfSlice([]string{"a", "bc", "d"}), tag.OfSlice([]string{"a", "Xc", "d"}), tag.Good},
+	} {
+		p.field.executed = nil
+		items := []address.WriteItem{{Node: p.node(t, row.tag), Attribute: ua.AttributeIDValue, Range: row.rng, Value: wire.DataValue{Value: row.part}}}
+		p.space.Write(context.Background(), address.MayRead|address.MayWrite, items)
+		if len(p.field.executed) != 1 || p.field.executed[0][0].Edit == nil {
+			t.Fatalf("%s %s: %v, %v", row.tag, row.rng, items[0].Status, p.field.executed)
+		}
+		if got, st := p.field.executed[0][0].Edit(row.old); st != row.st || !got.Equal(row.want) {
+			t.Errorf("%s %s: %v, %v", row.tag, row.rng, got, st)
+		}
+	}
+}

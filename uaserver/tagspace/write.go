@@ -129,8 +129,11 @@ func place(cmd *tag.Command, def *tag.Def, text string) tag.Status {
 	switch {
 	case err != nil:
 		return tag.BadIndexRangeInvalid
-	case def.Len == 0 && (def.Kind == tag.String || def.Kind == tag.ByteString):
+	case cutsText(def, &r) && !def.Memory:
 		return tag.BadWriteNotSupported // devices take such a value as a whole
+	case cutsText(def, &r):
+		cmd.Edit = replacing(cmd.Value, r)
+		return tag.Good
 	case def.Len == 0 || r.Dims > 1 || uint64(r.High) >= uint64(def.Len):
 		return tag.BadIndexRangeNoData
 	case !cmd.Value.IsArray():
@@ -140,6 +143,17 @@ func place(cmd *tag.Command, def *tag.Def, text string) tag.Status {
 	}
 	cmd.Part, cmd.From = true, int(r.Low)
 	return tag.Good
+}
+
+// cutsText reports whether a range names characters or bytes, of a tag or of the elements of one.
+func cutsText(def *tag.Def, r *address.Range) bool {
+	text := def.Kind == tag.String || def.Kind == tag.ByteString
+	return text && (def.Len == 0 && r.Dims == 1 || def.Len > 0 && r.Dims == 2)
+}
+
+// replacing puts part into the value that is there when the write is carried out.
+func replacing(part tag.Value, r address.Range) func(old tag.Value) (tag.Value, tag.Status) {
+	return func(old tag.Value) (tag.Value, tag.Status) { return address.ReplaceRange(old, part, r) }
 }
 
 // named reports whether a discrete value is one of those that have a text (Part 8, 5.3.3.4).
