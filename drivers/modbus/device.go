@@ -124,8 +124,6 @@ func (d *Device) plan(together [][]string, byName map[string]*field, periods map
 	}
 }
 
-func (d *Device) readable(ref tag.Ref) bool { return d.byRef[ref].access&tag.Readable != 0 }
-
 // Tags implements drivers.Driver.
 func (d *Device) Tags() []tag.Ref { return d.tags }
 
