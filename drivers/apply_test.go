@@ -75,7 +75,7 @@ func TestApplyLeavesWhatIsKeptAlone(t *testing.T) {
 			plants = append(plants, next)
 			r.apply(t, r.with(map[string]Driver{"d1": next}))
 		}
-		time.Sleep(origin.Add(3 * time.Second).Sub(time.Now()))
+		time.Sleep(time.Until(origin.Add(3 * time.Second)))
 		r.stop()
 		onGrid(t, "H4 a device that is kept", a, origin, origin, origin.Add(3*time.Second), 100*time.Millisecond)
 		if after, _ := r.Device("d0"); after.Requests < before.Requests+20 || after.State != Online || after.Errors != 0 {

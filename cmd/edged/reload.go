@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -217,6 +218,9 @@ func (f *follower) read(asked bool) {
 		return
 	}
 	f.sum = sum
+	if len(text) >= largeFile {
+		defer debug.FreeOSMemory()
+	}
 	next, err := parseSite(f.path, text)
 	if err == nil {
 		err = g.reload(next)
