@@ -252,6 +252,11 @@ func (s *Server) write(c *call) {
 		c.fault(code)
 		return
 	}
+	if !c.fits(len(w.items), 4) {
+		c.fault(ua.StatusBadResponseTooLarge)
+		w.free()
+		return
+	}
 	if !waits {
 		s.space.Write(s.ctx, c.client.may(), w.items)
 		c.reply(w)

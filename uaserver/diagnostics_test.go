@@ -250,6 +250,15 @@ func TestMaxResponseMessageSize(t *testing.T) {
 		}
 		must[*ua.CreateMonitoredItemsResponse](p, create)
 	}
+	// Nothing is done whose results would not reach the client.
+	many := &ua.CreateMonitoredItemsRequest{SubscriptionID: sub, ItemsToCreate: times(400, itemRequest(plantID("scratch.m000"), 1, 1))}
+	if _, code := p.call(many); code != ua.StatusBadResponseTooLarge || f.engine.Stats().Items != 400 {
+		t.Errorf("CreateMonitoredItems: %v, %d items", code, f.engine.Stats().Items)
+	}
+	f.field.commands()
+	if _, code := p.call(&ua.WriteRequest{NodesToWrite: times(3000, writeOf("scratch.m000", 1.0).NodesToWrite[0])}); code != ua.StatusBadResponseTooLarge || len(f.field.commands()) != 0 {
+		t.Errorf("Write: %v", code)
+	}
 	got := 0
 	for messages := 0; got < 400 && messages < 20; messages++ {
 		p.post(publishRequest())

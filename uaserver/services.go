@@ -223,13 +223,23 @@ func responseHeader(handle uint32, code ua.StatusCode) *ua.ResponseHeader {
 
 // room is how many bytes an answer may have that can be cut to it: three quarters of what the client takes, for the
 // response's header and the last entry, and at most a megabyte, so that no request makes the server hold much.
-func (c *call) room() int {
-	most := min(c.ch.MaxResponse(), 1<<20)
+func (c *call) room() int { return min(c.most(), 1<<20) / 4 * 3 }
+
+// most is how many bytes an answer may have, for the connection and for the session.
+func (c *call) most() int {
+	most := c.ch.MaxResponse()
 	if m := c.client.Peer.MaxResponse; m > 0 && uint64(m) < uint64(most) {
 		most = int(m)
 	}
-	return most / 4 * 3
+	return most
 }
+
+// around is more than what a response with one list has around it, in bytes.
+const around = 64
+
+// fits reports whether the client can take an answer of n results of that many bytes. A service that changes something
+// asks before it does: a client that is told of a fault takes it that nothing was done.
+func (c *call) fits(n, size int) bool { return around+n*size <= c.most() }
 
 // send sends the answer, within what the client's session takes (Part 4, 5.7.2.2, maxResponseMessageSize).
 func (c *call) send(b channel.Body) error {

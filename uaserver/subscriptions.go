@@ -134,6 +134,9 @@ func (c *call) ids(v idView, n, limit int) ([]uint32, ua.StatusCode) {
 	if code := operations(n, limit); code != ua.StatusGood {
 		return nil, code
 	}
+	if !c.fits(n, 4) {
+		return nil, ua.StatusBadResponseTooLarge
+	}
 	list := make([]uint32, 0, n)
 	for i, ok := v.Next(); ok; i, ok = v.Next() {
 		list = append(list, i)
@@ -233,7 +236,10 @@ func (b *itemBatch) free() {
 	itemBatches.Put(b)
 }
 
-// results appends one result an item.
+// resultBytes is the size of a MonitoredItemCreateResult without a FilterResult, the longer of the two results.
+const resultBytes = 23
+
+// appendResults appends one result an item.
 func (b *itemBatch) appendResults(dst []byte, created bool) []byte {
 	dst = wire.AppendUint32(dst, uint32(len(b.results)))
 	for i := range b.results {
@@ -266,6 +272,10 @@ func (s *Server) createMonitoredItems(c *call) {
 	}
 	if code := operations(v.N, s.cfg.Limits.MonitoredItems); code != ua.StatusGood {
 		c.fault(code)
+		return
+	}
+	if !c.fits(v.N, resultBytes) {
+		c.fault(ua.StatusBadResponseTooLarge)
 		return
 	}
 	b := itemBatches.Get().(*itemBatch)
@@ -318,6 +328,10 @@ func (s *Server) modifyMonitoredItems(c *call) {
 	}
 	if code := operations(v.N, s.cfg.Limits.MonitoredItems); code != ua.StatusGood {
 		c.fault(code)
+		return
+	}
+	if !c.fits(v.N, resultBytes) {
+		c.fault(ua.StatusBadResponseTooLarge)
 		return
 	}
 	b := itemBatches.Get().(*itemBatch)
