@@ -285,8 +285,8 @@ func TestRepublish(t *testing.T) {
 		}
 	})
 	bubble(t, "B10 what others' items reserve takes nothing from what is kept", func(t *testing.T) {
-		queues := &tag.Budget{Limit: 6*ownBytes + 20*entryBytes}
-		r := newRig(t, Config{Account: &tag.Budget{Limit: 1000}, Queues: queues})
+		queues := &tag.Budget{Limit: 20 * entryBytes}
+		r := newRig(t, Config{Account: &tag.Budget{Limit: 6*ownBytes + 1000}, Queues: queues})
 		v := r.variable(0)
 		greedy := plainItem(v, 1000)
 		greedy.Oldest = false

@@ -31,8 +31,8 @@ type Space interface {
 type Config struct {
 	Space   Space
 	EURange func(n *address.Node) (low, high float64, ok bool) // for percent deadbands; nil: no node has one
-	Account tag.Account                                        // bytes of messages kept for Republish; nil: no limit
-	Queues  tag.Account                                        // bytes of items' own queues; nil: Account
+	Account tag.Account                                        // bytes of messages kept for Republish, and of items with queues of their own; nil: no limit
+	Queues  tag.Account                                        // bytes of those queues, which are shorter when there are none left; nil: Account
 	Log     *slog.Logger                                       // hears of losses; nil: nobody does
 
 	Shards        int           // goroutines that publish; one a core

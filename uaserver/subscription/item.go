@@ -307,14 +307,15 @@ func (s *Subscription) vacate(slot uint32) {
 // createOwn gives an item a queue of its own, if the account has room for it.
 func (s *Subscription) createOwn(it *item, slot uint32, p *plan, text string) bool {
 	o := &own{how: p.how, slot: slot, series: p.series, node: p.node, attribute: p.attribute, account: s.client.engine.cfg.Queues}
-	if !o.account.Take(ownBytes) {
+	if !s.client.engine.cfg.Account.Take(ownBytes) {
 		return false
 	}
 	o.setRange(text, p.part)
 	p.set.queue = int32(o.reserve(p.queue))
 	var ok bool
 	if o.set, ok = s.settings.get(&p.set); !ok {
-		o.account.Give(ownBytes + o.charged)
+		o.account.Give(o.charged)
+		s.client.engine.cfg.Account.Give(ownBytes)
 		return false
 	}
 	it.set = o.set
@@ -467,7 +468,8 @@ func (s *Subscription) deleteItem(slot uint32) {
 	if o := s.ownOf(it); o != nil {
 		s.ledger.origin -= o.cursor
 		s.detach(o)
-		o.account.Give(ownBytes + o.charged)
+		o.account.Give(o.charged)
+		s.client.engine.cfg.Account.Give(ownBytes)
 		o.node = nil // a reading that is under way is for nobody
 		s.owns[it.cursor] = nil
 		s.freeOwns = append(s.freeOwns, uint32(it.cursor))

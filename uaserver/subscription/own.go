@@ -10,10 +10,10 @@ import (
 	"edged/uaserver/address"
 )
 
-// entryBytes is what a place in an item's own queue is charged to the account.
+// entryBytes is what a place in an item's own queue takes of Config.Queues.
 const entryBytes = 48
 
-// ownBytes is what an own is charged apart from that: itself, its first place and its text.
+// ownBytes is what an own takes of Config.Account: itself, its first place and its text.
 const ownBytes = 384
 
 // walkedRing is how many samples a Series keeps at least for an item that looks at each of them: half of it may pass
