@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -130,6 +131,9 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	if s.Web.Listen != "" {
 		g.web = dashboard.New(g, log)
 		g.page = newListening("web page", s.Web.Listen, log, g.web.Serve)
+	}
+	if table.Len() >= manyTags {
+		debug.FreeOSMemory()
 	}
 	return g, nil
 }

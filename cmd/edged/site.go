@@ -123,6 +123,10 @@ func loadSite(path string) (*site, error) {
 // largeFile is the size in bytes from which a file's reading leaves a heap that is worth giving back.
 const largeFile = 256 << 10
 
+// manyTags is from how many tags the making of a plant leaves about as much as the plant takes, which a small box would
+// miss until the next collection.
+const manyTags = 10_000
+
 // parseSite checks the text of a site file; name is how its mistakes call it.
 func parseSite(name string, text []byte) (*site, error) {
 	r := &siteReader{document: document{file: name}, site: defaultSite(name)}
