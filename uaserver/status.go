@@ -140,9 +140,10 @@ func (m *status) fixed() map[uint32]tag.Value {
 	}
 }
 
-// Read makes the values.
+// Read makes the values, each once, however often it is asked for.
 func (m *status) Read(_ context.Context, items []address.ReadItem) {
 	at := tag.Now()
+	var made [len(liveVariables)]tag.Value
 	for i := range items {
 		it := &items[i]
 		if it.Result.Status.IsBad() {
@@ -153,8 +154,11 @@ func (m *status) Read(_ context.Context, items []address.ReadItem) {
 			it.Result.Status, it.Result.Server = tag.BadIndexRangeInvalid, at
 			continue
 		}
-		l := &liveVariables[it.Node.Token]
-		it.Result.Value, it.Result.Status = address.ApplyRange(l.value(m, at), r)
+		l, v := &liveVariables[it.Node.Token], &made[it.Node.Token]
+		if v.IsNull() {
+			*v = l.value(m, at)
+		}
+		it.Result.Value, it.Result.Status = address.ApplyRange(*v, r)
 		it.Result.Source, it.Result.Server = at, at
 		if l.id == id.Server_ServerStatus_State {
 			m.mu.Lock()
