@@ -115,6 +115,7 @@ type Server struct {
 	unknown  atomic.Uint64   // requests of services that are not in the table
 	panics   atomic.Uint64
 	rejected rejections
+	talk     chatter
 	stopping atomic.Bool
 	port     atomic.Int32 // of the newest TCP listener
 
@@ -282,12 +283,10 @@ func (s *Server) sessionEnded(se *session.Session, why session.Reason, deleteSub
 	s.mu.Lock()
 	s.unbind(c)
 	s.mu.Unlock()
-	level := slog.LevelInfo
-	if !se.Activated() {
-		level = slog.LevelDebug // nobody was told of its beginning either
+	if se.Activated() { // of others nobody was told that they began
+		s.talk.say(s.log, "session ended", "session", se.Peer.Name, "client", se.Peer.ApplicationName, "from", se.Peer.Address,
+			"why", why.String())
 	}
-	s.log.Log(context.Background(), level, "session ended", "session", se.Peer.Name, "client", se.Peer.ApplicationName, "from", se.Peer.Address,
-		"why", why.String())
 }
 
 // Stats is what a Server counts, for metrics.

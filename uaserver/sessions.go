@@ -153,7 +153,7 @@ func (s *Server) activateSession(c *call, req *ua.ActivateSessionRequest) (ua.Re
 	s.bind(cl, c.ch)
 	c.ch.Trusted()
 	if !before {
-		s.log.Info("session activated", "session", cl.Peer.Name, "client", cl.Peer.ApplicationName, "from", c.ch.RemoteAddr(),
+		s.talk.say(s.log, "session activated", "session", cl.Peer.Name, "client", cl.Peer.ApplicationName, "from", c.ch.RemoteAddr(),
 			"policy", c.ch.PolicyURI(), "mode", c.ch.Mode().String())
 	}
 	return &ua.ActivateSessionResponse{ServerNonce: nonce}, ua.StatusGood
