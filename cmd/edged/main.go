@@ -25,6 +25,8 @@
 // carries it out after the exchange in flight; the confirming reading is published before the answer goes back. The
 // device is the truth: a write never changes a node by itself. And the site file becomes all of this: parsed once into
 // plain settings with every mistake told by line and column, then turned into tables and drivers before anything runs.
+// A saved file goes the same way while the gateway runs (reload.go), and only what differs is carried out: first the
+// nodes, then, between two exchanges of each line, the devices.
 //
 // run.go is the whole system on one page. imports_test.go holds the table of who may import whom.
 package main

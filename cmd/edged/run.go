@@ -33,7 +33,7 @@ const (
 )
 
 type runCommand struct {
-	Config string `required:"" placeholder:"FILE" help:"Site file."`
+	Config string `required:"" placeholder:"FILE" help:"Site file; it is read again when it was saved, and at SIGHUP."`
 	Data   string `placeholder:"DIR" help:"Folder of certificates and all that is kept (default: edged-data beside the site file)."`
 }
 
