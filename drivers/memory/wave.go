@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -120,14 +121,14 @@ func (d *Device) begin(sink tag.Sink) time.Time {
 	if d.start.IsZero() {
 		d.start = time.Now()
 	}
-	d.batch = d.batch[:0]
-	for i := range d.slots {
-		if s := &d.slots[i].sample; s.At.IsZero() {
-			s.At = now
+	for some := range slices.Chunk(d.slots, maxBatch) {
+		d.batch = d.batch[:0]
+		for i := range some {
+			if s := &some[i].sample; s.At.IsZero() {
+				s.At = now
+			}
+			d.batch = append(d.batch, some[i].sample)
 		}
-		d.batch = append(d.batch, d.slots[i].sample)
-	}
-	if len(d.batch) > 0 {
 		sink.Publish(d.batch)
 	}
 	d.forget()
