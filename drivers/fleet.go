@@ -42,7 +42,7 @@ type Config struct {
 
 // Fleet is all buses and devices. It implements tag.Field.
 type Fleet struct {
-	cfg   Config // Sink, Log and Pulse; the rest is in now
+	cfg   Config // Sink, Log and Pulse alone; the rest is in now and table
 	now   atomic.Pointer[layout]
 	table atomic.Pointer[tag.Table]
 
@@ -75,7 +75,7 @@ func NewFleet(cfg Config) (*Fleet, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	f := &Fleet{cfg: cfg}
+	f := &Fleet{cfg: Config{Sink: cfg.Sink, Log: cfg.Log, Pulse: cfg.Pulse}}
 	f.now.Store(&layout{})
 	next, err := f.arrange(&cfg)
 	if err != nil {
