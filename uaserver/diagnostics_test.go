@@ -270,3 +270,31 @@ func TestMaxResponseMessageSize(t *testing.T) {
 		t.Errorf("Publish: %d notifications of 400", got)
 	}
 }
+
+// TestLimitsAreTold of Part 5, 6.3.2 and 6.3.11: every limit that is enforced can be read, and no other.
+func TestLimitsAreTold(t *testing.T) {
+	f := start(t, func(c *Config) {
+		c.Limits.Sessions, c.Limits.Nodes, c.Limits.MonitoredItems, c.Limits.Continuations = 11, 12, 13, 14
+		c.Subscription.Subscriptions, c.Subscription.Items, c.Subscription.Queue = 15, 16, 17
+	})
+	p := f.login(t)
+	for node, want := range map[uint32]any{
+		id.Server_ServerCapabilities_MaxSessions: uint32(11), id.Server_ServerCapabilities_MaxSubscriptions: uint32(15),
+		id.Server_ServerCapabilities_MaxSubscriptionsPerSession: uint32(15), id.Server_ServerCapabilities_MaxMonitoredItems: uint32(16),
+		id.Server_ServerCapabilities_MaxMonitoredItemsPerSubscription: uint32(16), id.Server_ServerCapabilities_MaxMonitoredItemsQueueSize: uint32(17),
+		id.Server_ServerCapabilities_MaxBrowseContinuationPoints: uint16(14), id.Server_ServerCapabilities_OperationLimits_MaxNodesPerRead: uint32(12),
+		id.Server_ServerCapabilities_OperationLimits_MaxMonitoredItemsPerCall: uint32(13),
+	} {
+		if v := p.read(&ua.ReadRequest{NodesToRead: []*ua.ReadValueID{value(ua.NewNumericNodeID(0, node))}})[0]; v.Status != ua.StatusGood || v.Value.Value() != want {
+			t.Errorf("i=%d: %v %v, want %v", node, v.Status, v.Value, want)
+		}
+	}
+	for _, node := range []uint32{
+		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerHistoryReadData, id.Server_ServerCapabilities_OperationLimits_MaxNodesPerMethodCall,
+		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerNodeManagement, id.Server_LocalTime,
+	} {
+		if v := p.read(&ua.ReadRequest{NodesToRead: []*ua.ReadValueID{value(ua.NewNumericNodeID(0, node))}})[0]; v.Status != ua.StatusBadNodeIDUnknown {
+			t.Errorf("i=%d, which is not served: %v", node, v.Status)
+		}
+	}
+}
