@@ -10,8 +10,8 @@ import (
 	"edged/drivers/tag"
 )
 
-// manyTags are sites with 100,000 tags that have a range and a unit, by driver.
-func manyTags(modbus bool) string {
+// siteOf100000 is the devices of a site with 100,000 tags that have a range and a unit.
+func siteOf100000(modbus bool) string {
 	const usual = `, range: [0, 150], unit: "°C"}`
 	if !modbus {
 		return `devices: [{name: d, driver: memory, tags: [{name: "m{n}", repeat: 100000, access: readwrite` + usual + "]}]\n"
@@ -39,7 +39,7 @@ func TestCostOfATag(t *testing.T) {
 		name string
 		site string
 		most int64 // bytes of heap a tag
-	}{{"memory", manyTags(false), 650}, {"modbus", manyTags(true), 800}} {
+	}{{"memory", siteOf100000(false), 650}, {"modbus", siteOf100000(true), 800}} {
 		t.Run(row.name, func(t *testing.T) {
 			startSite(t, siteHead+oneDevice) // what is made once is there
 			before := heap()
