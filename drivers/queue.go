@@ -364,7 +364,7 @@ func (l *lane) refresh(ctx context.Context, d *device, refs []tag.Ref) []tag.Ref
 	if !d.readable(refs[0]) {
 		return refs[1:]
 	}
-	for try := 0; ; try++ {
+	for try, busy := 0, 0; ; {
 		start := time.Now()
 		batch, err := d.cfg.Driver.Refresh(ctx, l.number, refs, l.batch[:0])
 		took := time.Since(start)
@@ -385,7 +385,13 @@ func (l *lane) refresh(ctx context.Context, d *device, refs []tag.Ref) []tag.Ref
 			continue
 		}
 		d.stats.failed(f.Kind, f)
-		if retryable(f.Kind) && !d.silent && try < l.bus.cfg.Retries {
+		switch {
+		case retryable(f.Kind) && !d.silent && try < l.bus.cfg.Retries:
+			try++
+			continue
+		case f.Kind == Busy && busy < busyTries && ctx.Err() == nil:
+			l.wait(ctx, busyPause<<busy)
+			busy++
 			continue
 		}
 		rest := without(refs, batch)

@@ -181,6 +181,34 @@ func TestCommandsKeepTheirOrder(t *testing.T) {
 	})
 }
 
+// A device that is busy with what was just written asks for patience when the reading that confirms it comes.
+func TestD11BusyAfterAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlant(time.Second, 1)
+		busyUntil := time.Time{}
+		p.write = func(*tag.Command) error { busyUntil = time.Now().Add(50 * time.Millisecond); return nil }
+		p.poll = func(int) error {
+			if time.Now().Before(busyUntil) {
+				return &Fault{Kind: Busy, Err: errors.New("exception 6")}
+			}
+			return nil
+		}
+		r := newRig(t, BusConfig{}, p)
+		r.start(t)
+		time.Sleep(100 * time.Millisecond)
+		cmds := []tag.Command{{Ref: 1, Value: tag.Of(uint16(42))}}
+		r.Execute(t.Context(), cmds)
+		last := r.sink.of(1)
+		r.stop()
+		if got := r.sink.statuses(1); cmds[0].Status != tag.Good || !slices.Equal(got, []tag.Status{tag.Good}) {
+			t.Errorf("written %v, the tag went %v", cmds[0].Status, got)
+		}
+		if v := last[len(last)-1].Value; v.Bits() != 42 {
+			t.Errorf("confirmed as %v", v)
+		}
+	})
+}
+
 func TestReadersShareARefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlant(time.Hour, 1, 2)
