@@ -219,7 +219,9 @@ func TestH4ChangeOfAScanRate(t *testing.T) {
 
 // TestH4ATagThatReturns has a tag go and come back under a client's item.
 func TestH4ATagThatReturns(t *testing.T) {
-	text := func(tags string) string { return siteHead + "devices: [{name: d, driver: memory, tags: [" + tags + "]}]\n" }
+	text := func(tags string) string {
+		return siteHead + "devices: [{name: d, driver: memory, tags: [" + tags + "]}]\n"
+	}
 	both := text("{name: stays, type: uint32, access: readwrite}, {name: goes, type: uint32, value: 7, access: readwrite}")
 	g, _ := startSite(t, both)
 	c := connect(t, endpointUp(t, g), ua.SecurityPolicyURINone, ua.MessageSecurityModeNone)
