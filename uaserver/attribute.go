@@ -50,6 +50,7 @@ func (c *call) realID(n wire.NodeID) wire.NodeID {
 type reading struct {
 	handle uint32
 	stamps ua.TimestampsToReturn
+	most   int // bytes that the client takes; 0: no matter
 	items  []address.ReadItem
 	faults []itemFault
 }
@@ -64,7 +65,7 @@ var readings = sync.Pool{New: func() any { return new(reading) }}
 
 func (r *reading) free() {
 	clear(r.items) // texts in it alias a connection's buffer, nodes may be removed
-	r.items, r.faults = r.items[:0], r.faults[:0]
+	r.items, r.faults, r.most = r.items[:0], r.faults[:0], 0
 	readings.Put(r)
 }
 
@@ -76,6 +77,7 @@ func (s *Server) read(c *call) {
 		c.fault(code)
 		return
 	}
+	r.most = c.most()
 	if managers := r.stale(); managers != nil && s.readSlowly(c, r, managers) {
 		return
 	}
@@ -200,7 +202,10 @@ func (r *reading) setFaults() {
 }
 
 // AppendTo appends the ReadResponse.
+//
+// One that the client does not take anyhow is not made to its end: few bytes ask for many, of arrays above all.
 func (r *reading) AppendTo(dst []byte) []byte {
+	begin := len(dst)
 	now := tag.Now()
 	dst = wire.AppendResponseHeader(dst, id.ReadResponse_Encoding_DefaultBinary, r.handle, ua.StatusGood, now)
 	dst = wire.AppendUint32(dst, uint32(len(r.items)))
@@ -225,6 +230,9 @@ func (r *reading) AppendTo(dst []byte) []byte {
 			v.Server = 0
 		}
 		dst = wire.AppendDataValue(dst, v)
+		if r.most > 0 && len(dst)-begin > r.most {
+			break
+		}
 	}
 	return wire.AppendNull(dst) // no diagnostics
 }

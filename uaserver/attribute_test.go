@@ -318,6 +318,16 @@ func TestTooLargeResponse(t *testing.T) {
 	}
 }
 
+func TestAnswerThatIsTooLargeIsNotMade(t *testing.T) {
+	r := &reading{most: 1000, items: make([]address.ReadItem, 10_000)}
+	for i := range r.items {
+		r.items[i].Result = wire.DataValue{Value: tag.OfBytes(make([]byte, 800))}
+	}
+	if n := len(r.AppendTo(nil)); n <= r.most || n > 3*r.most {
+		t.Errorf("%d bytes were made for a client that takes %d", n, r.most)
+	}
+}
+
 // hotCall is a Read of 100 tags as it comes out of a connection.
 func hotCall(t testing.TB, f *fixture) (*call, []byte) {
 	t.Helper()
