@@ -3,6 +3,7 @@ package uaserver
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -50,7 +51,8 @@ func (c *call) realID(n wire.NodeID) wire.NodeID {
 type reading struct {
 	handle uint32
 	stamps ua.TimestampsToReturn
-	most   int // bytes that the client takes; 0: no matter
+	at     tag.Time // when the answer was made
+	most   int      // bytes that the client takes; 0: no matter
 	items  []address.ReadItem
 	faults []itemFault
 }
@@ -93,18 +95,30 @@ func (s *Server) beginRead(c *call) (*reading, ua.StatusCode) {
 	}
 	r := readings.Get().(*reading)
 	r.handle, r.stamps = c.header.Handle, req.Timestamps
-	age := fromMillis(req.MaxAge)
-	for v, ok := req.Next(); ok; v, ok = req.Next() {
-		if v.Encoding != "" || v.EncodingNS != 0 {
-			if st := checkEncoding(&v); st != tag.Good {
-				r.faults = append(r.faults, itemFault{len(r.items), st})
-			}
-		}
-		r.items = append(r.items, address.ReadItem{Node: c.node(&v.Node), Attribute: v.Attribute, Range: v.Range, MaxAge: age})
+	r.gather(c, &req)
+	if err := c.body.Err(); err != nil {
+		r.free()
+		return nil, decodingStatus(err)
 	}
 	s.space.Read(s.ctx, c.client.may(), r.items)
-	r.setFaults()
+	r.settle()
 	return r, ua.StatusGood
+}
+
+// gather makes items of what a client wants to read.
+func (r *reading) gather(c *call, req *wire.ReadRequest) {
+	r.items = slices.Grow(r.items, req.N)[:req.N] // which free has cleared
+	age := fromMillis(req.MaxAge)
+	var v wire.ReadValueID
+	for i := 0; req.Next(&v); i++ {
+		if v.Encoding != "" || v.EncodingNS != 0 {
+			if st := checkEncoding(&v); st != tag.Good {
+				r.faults = append(r.faults, itemFault{i, st})
+			}
+		}
+		it := &r.items[i]
+		it.Node, it.Attribute, it.Range, it.MaxAge = c.node(&v.Node), v.Attribute, v.Range, age
+	}
 }
 
 func (s *Server) checkRead(c *call, req *wire.ReadRequest) ua.StatusCode {
@@ -145,7 +159,7 @@ func checkEncoding(v *wire.ReadValueID) tag.Status {
 
 // stale returns the managers that have to ask devices; nil: none.
 func (r *reading) stale() (managers []slow) {
-	now := tag.Now()
+	now := r.at
 	for i := range r.items {
 		it := &r.items[i]
 		if it.Node == nil || it.Attribute != ua.AttributeIDValue || now.Sub(it.Result.Server) <= max(it.MaxAge, freshness) {
@@ -185,7 +199,7 @@ func (s *Server) readSlowly(c *call, r *reading, managers []slow) bool {
 			}
 		}
 		s.space.Read(ctx, c.client.may(), r.items)
-		r.setFaults()
+		r.settle()
 		return func() {
 			c.reply(r)
 			r.free()
@@ -193,11 +207,11 @@ func (s *Server) readSlowly(c *call, r *reading, managers []slow) bool {
 	})
 }
 
-// setFaults gives the items that must not be read their status.
-func (r *reading) setFaults() {
-	now := tag.Now()
+// settle notes the time of the answer, and gives the items that must not be read their status.
+func (r *reading) settle() {
+	r.at = tag.Now()
 	for _, f := range r.faults {
-		r.items[f.item].Result = wire.DataValue{Status: f.status, Server: now}
+		r.items[f.item].Result = wire.DataValue{Status: f.status, Server: r.at}
 	}
 }
 
@@ -206,7 +220,7 @@ func (r *reading) setFaults() {
 // One that the client does not take anyhow is not made to its end: few bytes ask for many, of arrays above all.
 func (r *reading) AppendTo(dst []byte) []byte {
 	begin := len(dst)
-	now := tag.Now()
+	now := r.at
 	dst = wire.AppendResponseHeader(dst, id.ReadResponse_Encoding_DefaultBinary, r.handle, ua.StatusGood, now)
 	dst = wire.AppendUint32(dst, uint32(len(r.items)))
 	source := r.stamps == ua.TimestampsToReturnSource || r.stamps == ua.TimestampsToReturnBoth
@@ -299,15 +313,28 @@ func (s *Server) beginWrite(c *call) (w *writing, waits bool, code ua.StatusCode
 	}
 	w = writings.Get().(*writing)
 	w.handle = c.header.Handle
-	for v, ok := req.Next(); ok; v, ok = req.Next() {
+	waits = w.gather(c, &req)
+	if err := c.body.Err(); err != nil {
+		w.free()
+		return nil, false, decodingStatus(err)
+	}
+	return w, waits, ua.StatusGood
+}
+
+// gather makes items of what a client wants to write, and tells whether any of them waits for a device.
+func (w *writing) gather(c *call, req *wire.WriteRequest) (waits bool) {
+	w.items = slices.Grow(w.items, req.N)[:req.N] // which free has cleared
+	var v wire.WriteValue
+	for i := 0; req.Next(&v); i++ {
 		n := c.node(&v.Node)
 		if !waits && n != nil {
 			m, ok := n.Manager.(slow)
 			waits = ok && m.Waits(n)
 		}
-		w.items = append(w.items, address.WriteItem{Node: n, Attribute: v.Attribute, Range: v.Range, Value: v.Value})
+		it := &w.items[i]
+		it.Node, it.Attribute, it.Range, it.Value = n, v.Attribute, v.Range, v.Value
 	}
-	return w, waits, ua.StatusGood
+	return waits
 }
 
 // AppendTo appends the WriteResponse.

@@ -23,7 +23,7 @@ const (
 // Status of an item: BadNodeIdUnknown (its Node is nil), BadAttributeIdInvalid, BadNotReadable, BadUserAccessDenied,
 // BadIndexRangeInvalid, BadIndexRangeNoData, or what the manager says.
 func (s *Space) Read(ctx context.Context, rights Rights, items []ReadItem) {
-	now := tag.Now()
+	var now tag.Time // looked up when it is needed, which with values of managers alone it is not
 	var manager NodeManager
 	from, to := 0, 0 // the run that manager is still to read
 	for i := range items {
@@ -31,6 +31,9 @@ func (s *Space) Read(ctx context.Context, rights Rights, items []ReadItem) {
 		it.Result = wire.DataValue{}
 		if n := it.Node; n != nil && it.Attribute == ua.AttributeIDValue && n.Manager != nil {
 			if st := n.readable(rights); st != tag.Good {
+				if now == 0 {
+					now = tag.Now()
+				}
 				it.Result.Status, it.Result.Server = st, now
 				continue
 			}
@@ -46,6 +49,9 @@ func (s *Space) Read(ctx context.Context, rights Rights, items []ReadItem) {
 		if to > from {
 			manager.Read(ctx, items[from:to])
 			from = to
+		}
+		if now == 0 {
+			now = tag.Now()
 		}
 		s.readStatic(it, rights, now)
 	}

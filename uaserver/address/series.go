@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"edged/drivers/tag"
+	"edged/uaserver/wire"
 )
 
 // slotBytes is what one slot of a Series is charged to its account: a tag.Sample. What its value holds beside itself is
@@ -219,6 +220,16 @@ func (s *Series) Last() (v tag.Sample, verified tag.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last, s.verified, s.head.Load() > 0
+}
+
+// Value sets v to the newest sample, with the time of the last verification as ServerTimestamp; it leaves v alone before
+// the first. It is what Last is, for a reader of many.
+func (s *Series) Value(v *wire.DataValue) {
+	s.mu.Lock()
+	if s.head.Load() > 0 {
+		v.Value, v.Status, v.Source, v.Server = s.last.Value, s.last.Status, s.last.At, s.verified
+	}
+	s.mu.Unlock()
 }
 
 // Take appends to dst what is new since cursor, oldest first, at most max samples of the last queue ones, and moves

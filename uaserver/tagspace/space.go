@@ -95,12 +95,14 @@ func (s *Space) Join(field tag.Field) { s.field = field }
 func (s *Space) Close() { s.refresh.close() }
 
 // slot returns a tag's slot, or nil.
-func (s *Space) slot(ref tag.Ref) *slot {
-	slots := s.now.Load().slots
-	if ref == 0 || int(ref) > len(slots) || slots[ref-1].def == nil {
+func (s *Space) slot(ref tag.Ref) *slot { return s.now.Load().slot(ref) }
+
+func (v *view) slot(ref tag.Ref) *slot {
+	i := uint64(ref) - 1
+	if i >= uint64(len(v.slots)) || v.slots[i].def == nil {
 		return nil
 	}
-	return &slots[ref-1]
+	return &v.slots[i]
 }
 
 // Publish implements tag.Sink. A reading with another value or status than the last one is a change, whose
@@ -152,13 +154,13 @@ func (s *Space) Series(n *address.Node) *address.Series {
 // Read implements address.NodeManager. It answers from memory, with the time of the last verification as
 // ServerTimestamp; Stale tells whether that is too long ago. What lives in the gateway is verified by being read.
 func (s *Space) Read(_ context.Context, items []address.ReadItem) {
-	now := tag.Now()
+	now, v := tag.Now(), s.now.Load()
 	for i := range items {
 		it := &items[i]
 		if it.Result.Status.IsBad() {
 			continue
 		}
-		switch sl := s.slot(it.Node.Ref); {
+		switch sl := v.slot(it.Node.Ref); {
 		case it.Node.Ref == 0:
 			s.readState(it, now)
 		case sl == nil:
@@ -166,9 +168,7 @@ func (s *Space) Read(_ context.Context, items []address.ReadItem) {
 		case it.Node.Token != 0:
 			s.readProperty(it, sl, now)
 		default:
-			last, verified, _ := sl.series.Last()
-			it.Result.Value, it.Result.Status = last.Value, last.Status
-			it.Result.Source, it.Result.Server = last.At, verified
+			sl.series.Value(&it.Result)
 			if sl.def.Memory {
 				it.Result.Server = now
 			}

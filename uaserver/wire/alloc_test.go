@@ -89,14 +89,14 @@ var hot = []struct {
 	{"ReadRequest", 100, func() {
 		r := NewReader(reads)
 		v := r.ReadRequest()
-		for i, ok := v.Next(); ok; i, ok = v.Next() {
+		for i := (ReadValueID{}); v.Next(&i); {
 			sink.n += uint64(i.Attribute)
 		}
 	}},
 	{"WriteRequest", 100, func() {
 		r := NewReader(writes)
 		v := r.WriteRequest()
-		for i, ok := v.Next(); ok; i, ok = v.Next() {
+		for i := (WriteValue{}); v.Next(&i); {
 			sink.n += i.Value.Value.Bits()
 		}
 	}},

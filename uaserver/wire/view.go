@@ -5,6 +5,8 @@ import "github.com/gopcua/opcua/ua"
 // A view is a request of a hot service over the buffer that it came in: nothing is allocated, and ids and texts alias the
 // buffer. Reading one checks the whole body, so that no service executes half of a malformed request: the caller looks
 // at the Reader's Err once, before the first Next, and Next cannot fail. All of them begin behind the RequestHeader.
+//
+// Read and Write (items.go) are walked once only: their callers gather all items, and then look at Err.
 
 // list is the array of a view. It stands at its first element.
 type list struct {
@@ -44,99 +46,6 @@ const (
 	modifyItemSize  = 4 + parametersSize
 	browseItemSize  = 2 + 4 + 2 + 1 + 4 + 4
 )
-
-// ReadValueID is one attribute to read or to monitor (Part 4, 7.29).
-type ReadValueID struct {
-	Node       NodeID
-	Attribute  ua.AttributeID
-	Range      string // IndexRange; "" is all
-	EncodingNS uint16 // DataEncoding's namespace
-	Encoding   string // DataEncoding; "" is the default
-}
-
-// ReadValueID reads a ReadValueId. It aliases the buffer.
-func (r *Reader) ReadValueID() (v ReadValueID) {
-	v.Node = r.NodeID()
-	v.Attribute = ua.AttributeID(r.Uint32())
-	v.Range = r.String()
-	v.EncodingNS, v.Encoding = r.QualifiedName()
-	return v
-}
-
-func (r *Reader) skipReadValueID() {
-	r.NodeID()
-	r.take(4)
-	r.ByteString()
-	r.QualifiedName()
-}
-
-// ReadRequest is a view of Read (Part 4, 5.11.2).
-type ReadRequest struct {
-	MaxAge     float64 // milliseconds
-	Timestamps ua.TimestampsToReturn
-	N          int // NodesToRead
-	list
-}
-
-// ReadRequest reads a ReadRequest and checks it whole.
-func (r *Reader) ReadRequest() (v ReadRequest) {
-	v.MaxAge = r.Float64()
-	v.Timestamps = ua.TimestampsToReturn(r.Uint32())
-	v.list = r.list(readValueIDSize)
-	for i := 0; i < v.left && r.err == nil; i++ {
-		r.skipReadValueID()
-	}
-	v.N = v.end(r)
-	return v
-}
-
-// Next is the next node to read; false: there is none.
-func (v *ReadRequest) Next() (id ReadValueID, ok bool) {
-	if !v.next() {
-		return id, false
-	}
-	return v.items.ReadValueID(), true
-}
-
-// WriteValue is one attribute to write (Part 4, 5.11.4). Value owns its memory; the rest aliases the buffer.
-type WriteValue struct {
-	Node      NodeID
-	Attribute ua.AttributeID
-	Range     string // IndexRange; "" is all
-	Value     DataValue
-}
-
-// WriteRequest is a view of Write (Part 4, 5.11.4).
-type WriteRequest struct {
-	N int // NodesToWrite
-	list
-}
-
-// WriteRequest reads a WriteRequest and checks it whole.
-func (r *Reader) WriteRequest() (v WriteRequest) {
-	v.list = r.list(writeValueSize)
-	for i := 0; i < v.left && r.err == nil; i++ {
-		r.NodeID()
-		r.take(4)
-		r.ByteString()
-		r.skipDataValue()
-	}
-	v.N = v.end(r)
-	return v
-}
-
-// Next is the next value to write; false: there is none. A value that is text, bytes or an array is copied.
-func (v *WriteRequest) Next() (w WriteValue, ok bool) {
-	if !v.next() {
-		return w, false
-	}
-	r := &v.items
-	w.Node = r.NodeID()
-	w.Attribute = ua.AttributeID(r.Uint32())
-	w.Range = r.String()
-	w.Value = r.DataValue()
-	return w, true
-}
 
 // ViewDescription is the view that a Browse is restricted to (Part 4, 7.45); a null ID is the whole address space.
 type ViewDescription struct {

@@ -19,7 +19,7 @@ var views = []struct {
 	{id.ReadRequest_Encoding_DefaultBinary, func(r *Reader) []string {
 		v := r.ReadRequest()
 		out := []string{fmt.Sprint(v.MaxAge, v.Timestamps, v.N)}
-		for i, ok := v.Next(); ok; i, ok = v.Next() {
+		for i := (ReadValueID{}); v.Next(&i); {
 			out = append(out, readLine(i))
 		}
 		return out
@@ -34,7 +34,7 @@ var views = []struct {
 	{id.WriteRequest_Encoding_DefaultBinary, func(r *Reader) []string {
 		v := r.WriteRequest()
 		out := []string{fmt.Sprint(v.N)}
-		for i, ok := v.Next(); ok; i, ok = v.Next() {
+		for i := (WriteValue{}); v.Next(&i); {
 			out = append(out, fmt.Sprintf("%v %d %q %x %v", i.Node, i.Attribute, i.Range, AppendVariant(nil, i.Value.Value), ua.StatusCode(i.Value.Status)))
 		}
 		return out
@@ -215,7 +215,11 @@ func TestViewsAgainstStructs(t *testing.T) {
 	}
 }
 
-// TestViewsAreWhole: a request that is malformed anywhere offers no element at all, so that nothing of it is executed.
+// walkedOnce are the views whose callers gather all items before they look at the Reader's Err.
+var walkedOnce = map[uint32]bool{id.ReadRequest_Encoding_DefaultBinary: true, id.WriteRequest_Encoding_DefaultBinary: true}
+
+// TestViewsAreWhole: a request that is malformed anywhere offers no element at all, so that nothing of it is executed. One
+// of those that are walked once has an error at the end, and offers no element behind it.
 func TestViewsAreWhole(t *testing.T) {
 	for _, v := range views {
 		msg, b := request(v.typeID, 3)
@@ -225,7 +229,7 @@ func TestViewsAreWhole(t *testing.T) {
 			if r.Err() != nil {
 				continue
 			}
-			if got := v.walk(&r); r.Err() == nil || len(got) != 1 {
+			if got := v.walk(&r); r.Err() == nil || len(got) != 1 && !walkedOnce[v.typeID] || len(got) >= len(v.same(msg)) && len(got) > 1 {
 				t.Errorf("%T cut to %d of %d bytes: %v, elements %q", msg, n, len(b), r.Err(), got)
 			}
 		}

@@ -212,11 +212,13 @@ func AppendFloat32(dst []byte, v float32) []byte { return AppendUint32(dst, math
 func AppendFloat64(dst []byte, v float64) []byte { return AppendUint64(dst, math.Float64bits(v)) }
 
 // AppendTime appends a DateTime: the last moment is the largest Int64, what lies before 1601 is 0 (Part 6, 5.2.2.5).
-func AppendTime(dst []byte, v tag.Time) []byte {
+func AppendTime(dst []byte, v tag.Time) []byte { return AppendUint64(dst, wireTime(v)) }
+
+func wireTime(v tag.Time) uint64 {
 	if v = max(v, 0); v >= tag.MaxTime {
 		v = math.MaxInt64
 	}
-	return AppendUint64(dst, uint64(v))
+	return uint64(v)
 }
 
 // AppendNull appends the length of a null string, byte string or array.

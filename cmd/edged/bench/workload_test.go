@@ -135,7 +135,8 @@ func TestRequests(t *testing.T) {
 		r.NodeID()
 		r.RequestHeader()
 		v := r.ReadRequest()
-		n, _ := v.Next()
+		var n wire.ReadValueID
+		v.Next(&n)
 		return n.Node
 	}
 	for i, want := range []string{"load.int32_0", "load.int32_100", "load.int32_200", "load.int32_50"} {
