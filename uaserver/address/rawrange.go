@@ -12,9 +12,9 @@ type encodedArray struct {
 	nDims  int
 	dims   [maxRangeDims]uint32
 	count  int
-	body   []byte // the elements
-	size   int    // of each; 0: they differ
-	starts []int  // in body, of elements that differ in size, and the end
+	body   []byte   // the elements
+	size   int      // of each; 0: they differ
+	starts []uint32 // in body, of elements that differ in size, and the end
 }
 
 // parseEncoded takes a value apart; false: it is no array, or has more dimensions than a range can have.
@@ -48,14 +48,14 @@ func (a *encodedArray) elements(r *wire.Reader) bool {
 		return r.Err() == nil
 	}
 	from := r.Offset()
-	a.starts = make([]int, 0, a.count+1)
+	a.starts = make([]uint32, 0, a.count+1)
 	for range a.count {
-		a.starts = append(a.starts, r.Offset()-from)
+		a.starts = append(a.starts, uint32(r.Offset()-from))
 		if !skipElement(r, a.kind()) {
 			return false
 		}
 	}
-	a.starts = append(a.starts, r.Offset()-from)
+	a.starts = append(a.starts, uint32(r.Offset()-from))
 	return true
 }
 
