@@ -134,7 +134,7 @@ func TestCancelOfPublishRequests(t *testing.T) {
 	f := start(t, nil)
 	p := f.login(t)
 	must[*ua.CreateSubscriptionResponse](p, &ua.CreateSubscriptionRequest{
-		RequestedPublishingInterval: 1000, RequestedLifetimeCount: 100, RequestedMaxKeepAliveCount: 30,
+		RequestedPublishingInterval: 20, RequestedLifetimeCount: 9000, RequestedMaxKeepAliveCount: 3000,
 	})
 	ask := func() uint32 {
 		req := &ua.PublishRequest{}
