@@ -144,7 +144,9 @@ func operations(n, limit int) ua.StatusCode {
 	return ua.StatusGood
 }
 
-// checkEncoding checks a DataEncoding (Part 4, 7.29): it goes with a Value alone, and only the default is there.
+// checkEncoding checks a DataEncoding (Part 4, 5.11.2.2): it goes with a Value alone, and only the default is there. The
+// default is taken for any Value, though the standard has encodings of structures alone: it changes nothing there, and
+// clients name it before they know the type.
 func checkEncoding(v *wire.ReadValueID) tag.Status {
 	switch {
 	case v.Attribute != ua.AttributeIDValue:
@@ -325,11 +327,16 @@ func (s *Server) beginWrite(c *call) (w *writing, waits bool, code ua.StatusCode
 func (w *writing) gather(c *call, req *wire.WriteRequest) (waits bool) {
 	w.items = slices.Grow(w.items, req.N)[:req.N] // which free has cleared
 	var v wire.WriteValue
+	var manager address.NodeManager // of the item before
+	var m slow                      // nil: manager is not
 	for i := 0; req.Next(&v); i++ {
 		n := c.node(&v.Node)
 		if !waits && n != nil {
-			m, ok := n.Manager.(slow)
-			waits = ok && m.Waits(n)
+			if n.Manager != manager {
+				manager = n.Manager
+				m, _ = manager.(slow)
+			}
+			waits = m != nil && m.Waits(n)
 		}
 		it := &w.items[i]
 		it.Node, it.Attribute, it.Range, it.Value = n, v.Attribute, v.Range, v.Value
