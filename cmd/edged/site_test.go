@@ -204,8 +204,10 @@ func TestDemoSite(t *testing.T) {
 			t.Errorf("tag %d is %s, want %s", i, got, want)
 		}
 	}
-	if d := s.Tags[4]; d.Poll != time.Second || s.Tags[0].Poll != 100*time.Millisecond {
-		t.Errorf("level is polled every %v, temperature every %v", d.Poll, s.Tags[0].Poll)
+	for i, want := range map[int]time.Duration{1: 50 * time.Millisecond, 2: 100 * time.Millisecond, 4: time.Second} {
+		if d := s.Tags[i]; d.Poll != want {
+			t.Errorf("%s is polled every %v, want %v", d.Name, d.Poll, want)
+		}
 	}
 	if hold := s.Devices[0].Modbus.Tags[4].Hold; hold != 5*time.Second {
 		t.Errorf("level holds its value for %v, want 5s", hold)
