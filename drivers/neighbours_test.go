@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,9 +80,10 @@ func TestD21HalfOpenIsNotDown(t *testing.T) {
 func TestH5DeviceThatComesAndGoesFillsNoLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlant(100*time.Millisecond, 1)
-		n, ended := 0, false
+		n := 0
+		var ended atomic.Bool
 		p.poll = func(int) error {
-			if n++; n%2 == 0 && !ended {
+			if n++; n%2 == 0 && !ended.Load() {
 				return &Fault{Kind: Refused, Err: errors.New("exception 4")}
 			}
 			return nil
@@ -92,7 +94,7 @@ func TestH5DeviceThatComesAndGoesFillsNoLog(t *testing.T) {
 		if got := r.logged("device=d0"); got < 6*6 || got > 7*6 {
 			t.Errorf("%d lines in an hour", got)
 		}
-		ended = true
+		ended.Store(true)
 		time.Sleep(11 * time.Minute)
 		r.stop()
 		if got := r.logged("state=online unsaid="); got == 0 {
