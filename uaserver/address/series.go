@@ -90,16 +90,40 @@ func (s *Series) Head() uint64 { return s.head.Load() }
 // Append adds a changed sample.
 func (s *Series) Append(v tag.Sample) {
 	s.mu.Lock()
-	if s.log != nil {
-		s.log.add(s.account(), v)
+	s.append(&v)
+	s.mu.Unlock()
+	s.changed()
+}
+
+// Publish takes a reading: one with another status or value than the newest sample is appended, an equal one verifies
+// that. It is Last and then Append or Verify, with the lock taken once.
+func (s *Series) Publish(v *tag.Sample) {
+	s.mu.Lock()
+	if s.head.Load() > 0 && s.last.Status == v.Status && s.last.Value.Equal(v.Value) {
+		s.verified = v.At
+		s.mu.Unlock()
+		return
 	}
-	s.last, s.verified = v, v.At
+	s.append(v)
+	s.mu.Unlock()
+	s.changed()
+}
+
+// append adds a sample. Call it with mu held, and changed afterwards.
+func (s *Series) append(v *tag.Sample) {
+	if s.log != nil {
+		s.log.add(s.account(), *v)
+	}
+	s.last, s.verified = *v, v.At
 	head := s.head.Load() + 1
 	s.head.Store(head)
 	if s.log != nil {
 		s.log.wake(head)
 	}
-	s.mu.Unlock()
+}
+
+// changed tells the block of a new sample.
+func (s *Series) changed() {
 	if s.block != nil {
 		s.block.changes.Add(1)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"edged/drivers/tag"
+	"edged/uaserver/wire"
 )
 
 func numbered(n int) tag.Sample { return tag.Sample{Value: tag.Of(int64(n)), At: tag.Time(n)} }
@@ -187,6 +188,37 @@ func TestSeriesVerify(t *testing.T) {
 	s.Verify(9)
 	if v, at, ok := s.Last(); !ok || at != 9 || v != numbered(1) {
 		t.Fatalf("last is %v, verified %v", v.Value, at)
+	}
+}
+
+// TestSeriesPublish: a reading is a change if its status or its value is another, and else verifies the newest sample.
+func TestSeriesPublish(t *testing.T) {
+	b := NewBlock(nil)
+	s := b.New(nil)
+	var v wire.DataValue
+	if s.Value(&v); v != (wire.DataValue{}) {
+		t.Fatal("an empty Series has a value")
+	}
+	for i, row := range []struct {
+		reading tag.Sample
+		head    uint64
+		source  tag.Time
+	}{
+		{tag.Sample{}, 1, 0}, // the first, though it is that of an empty Series
+		{tag.Sample{Value: tag.Of(1.0), At: 10}, 2, 10},
+		{tag.Sample{Value: tag.Of(1.0), At: 11}, 2, 10},
+		{tag.Sample{Value: tag.Of(2.0), At: 12}, 3, 12},
+		{tag.Sample{Value: tag.Of(2.0), At: 13, Status: tag.BadTimeout}, 4, 13},
+		{tag.Sample{Value: tag.Of(2.0), At: 14, Status: tag.BadTimeout}, 4, 13},
+		{tag.Sample{Value: tag.Of("2"), At: 15, Status: tag.BadTimeout}, 5, 15},
+	} {
+		r := row.reading
+		s.Publish(&r)
+		s.Value(&v)
+		want := wire.DataValue{Value: r.Value, Status: r.Status, Source: row.source, Server: r.At}
+		if v != want || s.Head() != row.head || b.Changes() != row.head {
+			t.Errorf("reading %d: %+v, want %+v; %d samples, %d changes", i, v, want, s.Head(), b.Changes())
+		}
 	}
 }
 

@@ -84,11 +84,22 @@ func (v *view) writable(it *WriteItem, rights Rights) tag.Status {
 	case rights&MayWrite == 0:
 		return tag.BadUserAccessDenied
 	}
+	if it.Range == "" && n.takes(it.Value.Value) {
+		return tag.Good
+	}
 	r, err := ParseRange(it.Range)
 	if err != nil {
 		return tag.BadIndexRangeInvalid
 	}
 	return v.accept(n, r, &it.Value)
+}
+
+// takes reports whether a value is a scalar of just the built-in type that a scalar variable is of, as nearly every one
+// is; accept says the same of it, and more of others.
+func (n *Node) takes(v tag.Value) bool {
+	k := v.Kind()
+	return k != tag.Null && k <= tag.StatusCode && n.Rank == -1 && !v.IsArray() &&
+		n.DataType.Num == uint32(k) && n.DataType.NS == 0 && n.DataType.Type == wire.Numeric
 }
 
 // accept checks a value against the node's DataType, ValueRank and ArrayDimensions (Part 3, 5.6.2).

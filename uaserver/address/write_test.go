@@ -40,6 +40,8 @@ func TestWriteStatuses(t *testing.T) {
 		{"nonsense range", WriteItem{Node: f[1], Attribute: value, Value: good, Range: "2:1"}, allRights, tag.BadIndexRangeInvalid},
 		{"range of a scalar", WriteItem{Node: f[1], Attribute: value, Value: good, Range: "1"}, allRights, tag.BadIndexRangeNoData},
 		{"type", WriteItem{Node: f[1], Attribute: value, Value: wire.DataValue{Value: tag.Of(float32(1))}}, allRights, tag.BadTypeMismatch},
+		{"an array for a scalar", WriteItem{Node: f[1], Attribute: value, Value: wire.DataValue{Value: tag.OfSlice([]float64{1})}}, allRights, tag.BadTypeMismatch},
+		{"null", WriteItem{Node: f[1], Attribute: value}, allRights, tag.BadTypeMismatch},
 		{"good", WriteItem{Node: f[1], Attribute: value, Value: good}, allRights, tag.Good},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -108,29 +108,24 @@ func (v *view) slot(ref tag.Ref) *slot {
 // Publish implements tag.Sink. A reading with another value or status than the last one is a change, whose
 // SourceTimestamp is when the device first answered so (Part 4, 7.11.3); an equal one verifies the last.
 func (s *Space) Publish(batch []tag.Sample) {
+	v := s.now.Load()
 	for i := range batch {
-		if sl := s.slot(batch[i].Ref); sl != nil {
-			sl.publish(batch[i])
+		if sl := v.slot(batch[i].Ref); sl != nil {
+			sl.publish(&batch[i])
 		}
 	}
 }
 
-// publish is called by the bus of the tag's device, and by Write for tags that cannot be read.
-func (sl *slot) publish(v tag.Sample) {
-	if v.Status.IsBad() {
-		v.Value = tag.Value{} // nobody is to take it for a reading
+// publish is called by the bus of the tag's device, and by Write for tags that cannot be read. It keeps nothing of v.
+func (sl *slot) publish(v *tag.Sample) {
+	if v.Status.IsBad() && !v.Value.IsNull() {
+		v = &tag.Sample{Ref: v.Ref, Status: v.Status, At: v.At} // nobody is to take its value for a reading
 	}
 	sl.mu.Lock()
-	defer sl.mu.Unlock()
-	if sl.gone || sl.kind != v.Value.Kind() && !v.Value.IsNull() {
-		return
+	if !sl.gone && (sl.kind == v.Value.Kind() || v.Value.IsNull()) {
+		sl.series.Publish(v)
 	}
-	last, _, ok := sl.series.Last()
-	if ok && last.Status == v.Status && last.Value.Equal(v.Value) {
-		sl.series.Verify(v.At)
-		return
-	}
-	sl.series.Append(v)
+	sl.mu.Unlock()
 }
 
 // Last is the newest reading of a tag and when it was verified; false if there is no such tag.

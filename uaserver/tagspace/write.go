@@ -2,6 +2,7 @@ package tagspace
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"edged/drivers/tag"
@@ -15,6 +16,7 @@ const badIndexRangeDataMismatch = tag.Status(0x80EA0000)
 type batch struct {
 	cmds []tag.Command
 	item []int // by command
+	kept bool  // some are to tags that cannot be read
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
@@ -57,64 +59,77 @@ func (s *Space) Submit(ctx context.Context, items []address.WriteItem) (wait fun
 
 // batch makes commands of the items that may be written.
 func (s *Space) batch(items []address.WriteItem) *batch {
-	b := batches.Get().(*batch)
+	b, v, n := batches.Get().(*batch), s.now.Load(), 0
+	b.cmds = slices.Grow(b.cmds, len(items))[:len(items)] // which settle has cleared
+	b.item = slices.Grow(b.item, len(items))[:len(items)]
 	for i := range items {
 		it := &items[i]
 		if it.Status.IsBad() {
 			continue
 		}
-		var cmd tag.Command
-		if cmd, it.Status = s.command(it); it.Status == tag.Good {
-			b.cmds = append(b.cmds, cmd)
-			b.item = append(b.item, i)
+		sl := v.slot(it.Node.Ref)
+		if it.Status = sl.command(&b.cmds[n], it); it.Status == tag.Good {
+			b.kept = b.kept || sl.def.Access&tag.Readable == 0
+			b.item[n] = i
+			n++
 		}
 	}
+	clear(b.cmds[n:])
+	b.cmds, b.item = b.cmds[:n], b.item[:n]
 	return b
 }
 
 // settle tells the items what became of their commands, and gives the batch back.
 func (s *Space) settle(items []address.WriteItem, b *batch) {
 	for j, i := range b.item {
-		cmd := &b.cmds[j]
 		if s.field == nil {
-			cmd.Status = tag.BadNoCommunication
+			b.cmds[j].Status = tag.BadNoCommunication
 		}
-		items[i].Status = cmd.Status
+		items[i].Status = b.cmds[j].Status
+	}
+	if b.kept {
+		s.keep(b.cmds)
+	}
+	clear(b.cmds) // values are not to be kept alive
+	b.cmds, b.item, b.kept = b.cmds[:0], b.item[:0], false
+	batches.Put(b)
+}
+
+// keep keeps what was written to tags that cannot be read.
+func (s *Space) keep(cmds []tag.Command) {
+	for i := range cmds {
+		cmd := &cmds[i]
 		if sl := s.slot(cmd.Ref); sl != nil && sl.def.Access&tag.Readable == 0 && cmd.Status.IsGood() {
 			sl.written(cmd)
 		}
 	}
-	clear(b.cmds) // values are not to be kept alive
-	b.cmds, b.item = b.cmds[:0], b.item[:0]
-	batches.Put(b)
 }
 
 // command checks an item and makes a command of it. The type has been checked.
-func (s *Space) command(it *address.WriteItem) (cmd tag.Command, status tag.Status) {
-	sl := s.slot(it.Node.Ref)
+func (sl *slot) command(cmd *tag.Command, it *address.WriteItem) tag.Status {
 	if sl == nil {
-		return cmd, tag.BadNotWritable
+		return tag.BadNotWritable
 	}
 	def, v := sl.def, &it.Value
-	cmd = tag.Command{Ref: it.Node.Ref, Value: v.Value}
+	*cmd = tag.Command{Ref: it.Node.Ref, Value: v.Value}
 	if v.Server != 0 { // the server's own to set (Part 4, 5.10.4.2)
-		return cmd, tag.BadWriteNotSupported
+		return tag.BadWriteNotSupported
 	}
 	if def.Memory {
 		cmd.At, cmd.Put = v.Source, v.Status
 	} else if v.Source != 0 || v.Status != tag.Good {
-		return cmd, tag.BadWriteNotSupported
+		return tag.BadWriteNotSupported
 	}
 	if v.Value.IsNull() { // only a memory tag with a bad status comes here
-		return cmd, tag.Good
+		return tag.Good
 	}
-	if status = place(&cmd, def, it.Range); status != tag.Good {
-		return cmd, status
+	if status := place(cmd, def, it.Range); status != tag.Good {
+		return status
 	}
 	if def.HasRange && !within(cmd.Value, def.Low, def.High) || multiState(def) && !named(def, cmd.Value) {
-		return cmd, tag.BadOutOfRange
+		return tag.BadOutOfRange
 	}
-	return cmd, tag.Good
+	return tag.Good
 }
 
 // place finds the elements that a command replaces. Without a range an array is written as a whole.
@@ -225,5 +240,5 @@ func (sl *slot) written(cmd *tag.Command) {
 		}
 		v = whole
 	}
-	sl.publish(tag.Sample{Ref: cmd.Ref, Value: v, At: tag.Now()})
+	sl.publish(&tag.Sample{Ref: cmd.Ref, Value: v, At: tag.Now()})
 }
