@@ -258,7 +258,8 @@ func (d *Device) write(ctx context.Context, lane int, c *tag.Command) error {
 	}
 	d.scratch = w.data
 	err := d.send(ctx, lane, f, w)
-	if err == nil && f.verify {
+	done := err == nil
+	if done && f.verify {
 		var same bool
 		if same, err = d.confirm(ctx, lane, f, w); err == nil && !same {
 			c.Status = tag.BadDeviceFailure
@@ -274,6 +275,9 @@ func (d *Device) write(ctx context.Context, lane int, c *tag.Command) error {
 	case fault != nil:
 		if fault.Kind == drivers.Mute && !d.lanes[lane].link.sent {
 			status = tag.BadNoCommunication // the reading before the write of a bit
+		}
+		if done {
+			status = tag.BadTimeout // what was not answered is the reading that verifies
 		}
 		c.Status = status
 		return fault

@@ -151,6 +151,27 @@ func TestWriteStatuses(t *testing.T) {
 	}
 }
 
+// The device took the write and refuses the reading that was to verify it: the write is not refused, but unconfirmed.
+func TestVerifyThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dev := &registers{refuse: func(pdu []byte) byte {
+			if pdu[0] == 3 {
+				return 4
+			}
+			return 0
+		}}
+		p := &peer{framing: TCP, units: map[byte]func([]byte) []byte{1: dev.answer}}
+		d, l := open(t, p, Config{Tags: []Tag{{Name: "t", Address: "holding:0", Access: rw, Verify: true}}}, LinkConfig{Timeout: waits})
+		defer closeAll(l, p)
+		cmds := []tag.Command{{Ref: 1, Value: tag.Of(uint16(5)), Status: tag.BadNoCommunication}}
+		err := d.Write(t.Context(), 0, cmds)
+		var f *drivers.Fault
+		if !errors.As(err, &f) || cmds[0].Status != tag.BadTimeout || dev.holding[0] != 5 {
+			t.Errorf("%v, %v, register %d", err, cmds[0].Status, dev.holding[0])
+		}
+	})
+}
+
 func TestVerify(t *testing.T) {
 	for _, row := range []struct {
 		name, address, typ string
