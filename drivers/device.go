@@ -80,8 +80,8 @@ func (d *device) tags() []tag.Ref {
 }
 
 func (d *device) readable(ref tag.Ref) bool {
-	def := d.table.Load().Def(ref)
-	return def != nil && def.Access&tag.Readable != 0
+	t := d.table.Load().Tag(ref)
+	return t != nil && t.Access&tag.Readable != 0
 }
 
 // say logs of a device, within the bounds of its talk.

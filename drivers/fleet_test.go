@@ -42,7 +42,9 @@ func withStore(t *testing.T, r *rig, n int) *store {
 	t.Helper()
 	var defs []tag.Def
 	for _, d := range r.table.Load().All() {
-		defs = append(defs, *d)
+		def := *d.Def
+		def.Name = d.Name()
+		defs = append(defs, def)
 	}
 	s := &store{}
 	for i := range n {

@@ -339,8 +339,8 @@ func (l *lane) write(ctx context.Context, d *device, c tag.Command) tag.Status {
 // tell logs a write that failed, and whether it may have happened.
 func (l *lane) tell(d *device, ref tag.Ref, status tag.Status, err error) {
 	name := d.cfg.Name
-	if def := d.table.Load().Def(ref); def != nil {
-		name = def.FullName()
+	if t := d.table.Load().Tag(ref); t != nil {
+		name = t.FullName()
 	}
 	switch status {
 	case tag.BadTimeout, tag.BadCommunicationError:

@@ -13,10 +13,15 @@ import (
 	"edged/drivers/tag"
 )
 
+// said is a Definer that says one thing.
+type said string
+
+func (s said) Definition(uint32) string { return string(s) }
+
 // modelDefs is a tag of each type of Part 8.
 var modelDefs = []tag.Def{
 	{Device: "model", Name: "flow", Kind: tag.Float64, Access: tag.Readable, Unit: "m3/h", HasRange: true, Low: 0, High: 200,
-		Instrument: tag.Span{Low: -20, High: 250}, Decimals: 3, Definition: "holding:4 int16 * 0.01"},
+		Instrument: tag.Span{Low: -20, High: 250}, Decimals: 3, How: said("holding:4 int16 * 0.01")},
 	{Device: "model", Name: "valve", Kind: tag.Bool, Access: tag.Readable, States: tag.States("").With(0, "closed").With(1, "open")},
 	{Device: "model", Name: "mode", Kind: tag.Uint16, Access: tag.Readable, States: tag.States("").With(0, "off").With(5, "heating")},
 }

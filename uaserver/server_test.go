@@ -85,7 +85,7 @@ func (f *testField) Execute(ctx context.Context, cmds []tag.Command) {
 		if c.Status = refuse; refuse != tag.Good {
 			continue
 		}
-		def := f.table.Def(c.Ref)
+		def := f.table.Tag(c.Ref)
 		if block != nil && !def.Memory {
 			select {
 			case <-block:
@@ -130,7 +130,7 @@ func (f *testField) Refresh(ctx context.Context, refs []tag.Ref) tag.Status {
 	f.readings++
 	for _, ref := range refs {
 		s := tag.Sample{Ref: ref, Value: f.values[ref], At: tag.Now()}
-		if f.table.Def(ref).Device == "dead" {
+		if f.table.Tag(ref).Device == "dead" {
 			s.Status = tag.BadNoCommunication
 		}
 		f.sink.Publish([]tag.Sample{s})

@@ -334,7 +334,7 @@ func TestSchemaDefaults(t *testing.T) {
 			t.Fatalf("%v\n%s", err, text)
 		}
 		for i := range s.Tags {
-			s.Tags[i].Definition = "" // tells how the tag was written
+			s.Tags[i].How = nil // tells how the tag was written
 		}
 		return s
 	}

@@ -173,7 +173,7 @@ func (t *tagReader) readModbus(n *node) {
 			}
 			one.Address = address
 		}
-		def.Definition = one.Definition()
+		def.How, def.Place = one.Definition()
 		t.settings.Modbus.Tags = append(t.settings.Modbus.Tags, one)
 		return true
 	})

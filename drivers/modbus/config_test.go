@@ -71,15 +71,22 @@ func TestShapeAndDefinition(t *testing.T) {
 	if k, n := tg.Shape(); k != tag.Float64 || n != 0 {
 		t.Errorf("%v, %d", k, n)
 	}
-	if s := tg.Definition(); s != "holding:20 int16 * 0.1 + -40" {
-		t.Errorf("%q", s)
+	if how, place := tg.Definition(); how.Definition(place) != "holding:20 int16 * 0.1 + -40" {
+		t.Errorf("%q", how.Definition(place))
+	}
+	bit := Tag{Address: "holding:30.4"}
+	if how, place := bit.Definition(); how.Definition(place) != "holding:30.4" {
+		t.Errorf("%q", how.Definition(place))
 	}
 	tg = Tag{Address: "holding:0", Type: "float32[3]"}
 	if k, n := tg.Shape(); k != tag.Float32 || n != 3 {
 		t.Errorf("%v, %d", k, n)
 	}
 	tg = Tag{Address: "x"}
-	if k, _ := tg.Shape(); k != tag.Null || tg.Definition() != "" {
+	if how, _ := tg.Definition(); how != nil {
+		t.Errorf("a wrong tag has the definition %v", how)
+	}
+	if k, _ := tg.Shape(); k != tag.Null {
 		t.Error("a wrong tag has a shape")
 	}
 }

@@ -45,26 +45,35 @@ func (t *Tag) Check() []*FieldError {
 	return errs
 }
 
-// Definition tells people how the value comes about.
-func (t *Tag) Definition() string {
+// Definition tells people how the value comes about, with the tag's place. It is nil for a tag that Check refuses.
+func (t *Tag) Definition() (how tag.Definer, place uint32) {
 	f, errs := t.field(&Config{})
 	if len(errs) > 0 {
-		return ""
+		return nil, 0
 	}
-	s := Address{f.table, f.start, f.bit}.String()
-	if t.Type != "" {
-		s += " " + t.Type
+	d := definition{table: f.table, bit: f.bit >= 0}
+	for _, part := range []struct{ sign, text string }{{" ", t.Type}, {" ", t.Order}, {" * ", t.Scale}, {" + ", t.Offset}} {
+		if part.text != "" {
+			d.rest += part.sign + part.text
+		}
 	}
-	if t.Order != "" {
-		s += " " + t.Order
+	return d, uint32(f.start*registerBits + max(0, f.bit))
+}
+
+// definition is a tag.Definer. A tag's place is the number of its first register or bit in the table, times
+// registerBits, plus the bit of the register.
+type definition struct {
+	table Table
+	bit   bool // of a register
+	rest  string
+}
+
+func (d definition) Definition(place uint32) string {
+	a := Address{d.table, int(place / registerBits), -1}
+	if d.bit {
+		a.Bit = int(place % registerBits)
 	}
-	if t.Scale != "" {
-		s += " * " + t.Scale
-	}
-	if t.Offset != "" {
-		s += " + " + t.Offset
-	}
-	return s
+	return a.String() + d.rest
 }
 
 // Repeat is the address of the n-th tag, from 0, of a row in which each begins behind the one before.

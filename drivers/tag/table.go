@@ -1,7 +1,6 @@
 package tag
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -10,7 +9,7 @@ import (
 
 // Table is an immutable snapshot of all tags, by Ref and by full name.
 type Table struct {
-	defs   []Def  // by Ref-1; a removed slot keeps its name and has live false
+	tags   []Tag  // by Ref-1; a removed slot keeps its name and has live false
 	live   []bool // by Ref-1
 	byName []Ref  // of every name that ever had a slot, in the order of the full names
 	n      int
@@ -23,33 +22,33 @@ type Diff struct {
 	Changed []Ref // kept their slot with another definition
 }
 
-// NewTable gives a slot to each definition, in order, starting with 1. It keeps defs.
+// NewTable gives a slot to each definition, in order, starting with 1.
 func NewTable(defs []Def) (*Table, error) {
 	t, _, err := (&Table{}).Apply(defs)
 	return t, err
 }
 
 // Apply returns the table for a new set of definitions and what differs. A name keeps its slot for good: when it is
-// removed and comes back it has the same Ref. Two definitions of one full name are an error. The new table may keep
-// next, which is read only from now on.
+// removed and comes back it has the same Ref. Two definitions of one full name are an error.
 func (t *Table) Apply(next []Def) (*Table, Diff, error) {
-	n := &Table{byName: slices.Clone(t.byName), n: len(next)}
+	n := &Table{tags: slices.Clone(t.tags), live: make([]bool, len(t.tags)), byName: t.byName, n: len(next)}
+	if len(t.tags) == 0 {
+		n.tags, n.live = make([]Tag, 0, len(next)), make([]bool, 0, len(next))
+	}
 	var diff Diff
-	if len(t.defs) == 0 {
-		n.defs, n.live = next, slices.Repeat([]bool{true}, len(next))
-		for i := range next {
-			diff.Added = append(diff.Added, Ref(i+1))
-		}
-	} else if err := n.merge(t, next, &diff); err != nil {
+	if err := n.merge(t, next, &diff); err != nil {
 		return nil, Diff{}, err
 	}
-	for i := len(t.defs); i < len(n.defs); i++ {
-		n.byName = append(n.byName, Ref(i+1))
+	if len(n.tags) > len(t.tags) {
+		n.byName = make([]Ref, len(n.tags))
+		for i := copy(n.byName, t.byName); i < len(n.tags); i++ {
+			n.byName[i] = Ref(i + 1)
+		}
+		slices.SortFunc(n.byName, func(a, b Ref) int { return strings.Compare(n.tags[a-1].full, n.tags[b-1].full) })
 	}
-	slices.SortFunc(n.byName, func(a, b Ref) int { return n.defs[a-1].compare(&n.defs[b-1]) })
 	for i := 1; i < len(n.byName); i++ {
-		if d := &n.defs[n.byName[i]-1]; n.defs[n.byName[i-1]-1].compare(d) == 0 {
-			return nil, Diff{}, twice(d)
+		if full := n.tags[n.byName[i]-1].full; n.tags[n.byName[i-1]-1].full == full {
+			return nil, Diff{}, twice(full)
 		}
 	}
 	for i, was := range t.live {
@@ -62,55 +61,57 @@ func (t *Table) Apply(next []Def) (*Table, Diff, error) {
 
 // merge gives the definitions their old slots, or new ones behind those of t.
 func (n *Table) merge(t *Table, next []Def, diff *Diff) error {
-	n.defs = slices.Clone(t.defs)
-	n.live = make([]bool, len(t.defs), len(t.defs)+len(next))
+	s := sharing{defs: map[Def]*Def{}}
 	for i := range next {
-		d := &next[i]
-		ref := t.slot(d.FullName())
+		d := s.tag(&next[i])
+		ref := t.slot(d.full)
 		switch {
 		case ref == 0:
-			n.defs = append(n.defs, *d)
-			n.live = append(n.live, true)
-			diff.Added = append(diff.Added, Ref(len(n.defs)))
+			n.tags, n.live = append(n.tags, d), append(n.live, true)
+			diff.Added = append(diff.Added, Ref(len(n.tags)))
 			continue
 		case n.live[ref-1]:
-			return twice(d)
+			return twice(d.full)
 		case !t.live[ref-1]:
 			diff.Added = append(diff.Added, ref)
-		case n.defs[ref-1] != *d:
+		case !n.tags[ref-1].Same(&d):
 			diff.Changed = append(diff.Changed, ref)
 		}
-		n.defs[ref-1], n.live[ref-1] = *d, true
+		d.full = n.tags[ref-1].full // others hold it
+		n.tags[ref-1], n.live[ref-1] = d, true
 	}
 	return nil
 }
 
-func twice(d *Def) error { return fmt.Errorf("tag %s is defined twice", d.FullName()) }
+func twice(full string) error { return fmt.Errorf("tag %s is defined twice", full) }
 
-// compare orders definitions by their full names.
-func (d *Def) compare(o *Def) int {
-	if d.Device == o.Device {
-		return strings.Compare(d.Name, o.Name)
-	}
-	return d.compareName(o.FullName())
+// sharing makes tags of definitions, with one Def for those that differ in name and place alone.
+type sharing struct {
+	defs map[Def]*Def
+	last *Def // which is that of the next tag too where a site repeats one
 }
 
-// compareName compares the full name with another, without making it.
-func (d *Def) compareName(full string) int {
-	device := full[:min(len(full), len(d.Device))]
-	if c := strings.Compare(d.Device, device); c != 0 || len(full) == len(device) {
-		return cmp.Or(c, 1)
+func (s *sharing) tag(d *Def) Tag {
+	t := Tag{full: d.FullName(), place: d.Place}
+	rest := *d
+	rest.Name, rest.Place = "", 0
+	if s.last == nil || *s.last != rest {
+		same := s.defs[rest]
+		if same == nil {
+			same = new(Def)
+			*same = rest
+			s.defs[rest] = same
+		}
+		s.last = same
 	}
-	if c := cmp.Compare('.', full[len(device)]); c != 0 {
-		return c
-	}
-	return strings.Compare(d.Name, full[len(device)+1:])
+	t.Def = s.last
+	return t
 }
 
 // slot is the slot of a full name, live or not; 0 if it never had one.
 func (t *Table) slot(fullName string) Ref {
 	i, ok := slices.BinarySearchFunc(t.byName, fullName, func(ref Ref, name string) int {
-		return t.defs[ref-1].compareName(name)
+		return strings.Compare(t.tags[ref-1].full, name)
 	})
 	if !ok {
 		return 0
@@ -124,25 +125,25 @@ func (t *Table) Lookup(fullName string) (Ref, bool) {
 	return ref, ref != 0 && t.live[ref-1]
 }
 
-// Def returns a tag's definition, or nil if ref has none. It is read only.
-func (t *Table) Def(ref Ref) *Def {
-	if ref == 0 || int(ref) > len(t.defs) || !t.live[ref-1] {
+// Tag returns a tag, or nil if ref has none. It is read only.
+func (t *Table) Tag(ref Ref) *Tag {
+	if ref == 0 || int(ref) > len(t.tags) || !t.live[ref-1] {
 		return nil
 	}
-	return &t.defs[ref-1]
+	return &t.tags[ref-1]
 }
 
 // Slots is the highest Ref that was ever given; refs index slices of this length by Ref-1.
-func (t *Table) Slots() int { return len(t.defs) }
+func (t *Table) Slots() int { return len(t.tags) }
 
 // Len is the number of tags.
 func (t *Table) Len() int { return t.n }
 
 // All yields the tags by Ref.
-func (t *Table) All() iter.Seq2[Ref, *Def] {
-	return func(yield func(Ref, *Def) bool) {
-		for i := range t.defs {
-			if t.live[i] && !yield(Ref(i+1), &t.defs[i]) {
+func (t *Table) All() iter.Seq2[Ref, *Tag] {
+	return func(yield func(Ref, *Tag) bool) {
+		for i := range t.tags {
+			if t.live[i] && !yield(Ref(i+1), &t.tags[i]) {
 				return
 			}
 		}

@@ -85,25 +85,59 @@ const (
 	Writable
 )
 
-// Def is what every room may know of a tag; how it is read from its device is its driver's own. The small fields stand
-// together, because a site may have a hundred thousand of them.
+// Def is a tag as a site describes it: what every room may know of it. How it is read from its device is its driver's
+// own.
 type Def struct {
 	Device      string
 	Name        string // within the device; a dot makes a folder
 	Unit        string
 	Description string
-	Definition  string  // how the value comes about, for people: address and scaling
+	How         Definer // how the value comes about; nil: nothing is said of it
 	States      States  // texts of a discrete value
 	Low, High   float64 // EURange, and the limits of a write
 	Instrument  Span    // what the instrument can give; zero is not known
 	Poll        time.Duration
-	Len         int // elements of an array; 0 is a scalar
+	Len         int    // elements of an array; 0 is a scalar
+	Place       uint32 // in the device, for How
 	Kind        Kind
 	Access      Access
 	Decimals    uint8 // 1 + places behind the point that are worth showing; 0 is not known
 	HasRange    bool
 	Memory      bool // lives in the gateway: takes a written status and SourceTimestamp
 	History     bool
+}
+
+// Definer tells people how the values of tags come about: address and scaling. One does for all tags that differ in
+// their place alone. Definers are compared, so their types are comparable.
+type Definer interface {
+	Definition(place uint32) string
+}
+
+// Tag is a tag of a Table. A site may have a hundred thousand of them, most of which differ in name and place alone:
+// the rest is there once.
+type Tag struct {
+	*Def  // of all such tags, so without Name and Place; read only
+	full  string
+	place uint32
+}
+
+// Name is the tag's name within its device.
+func (t *Tag) Name() string { return t.full[len(t.Device)+1:] }
+
+// FullName is the name that is unique in the site: device, dot, name.
+func (t *Tag) FullName() string { return t.full }
+
+// Definition tells people how the value comes about; empty if nothing is known.
+func (t *Tag) Definition() string {
+	if t.How == nil {
+		return ""
+	}
+	return t.How.Definition(t.place)
+}
+
+// Same reports whether two tags have the same name and definition.
+func (t *Tag) Same(o *Tag) bool {
+	return t.full == o.full && t.place == o.place && (t.Def == o.Def || *t.Def == *o.Def)
 }
 
 // Span is a range of numbers. The zero Span is none.

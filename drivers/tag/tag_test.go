@@ -3,7 +3,7 @@ package tag
 import (
 	"math"
 	"reflect"
-	"strings"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -180,10 +180,10 @@ func TestTableKeepsSlots(t *testing.T) {
 	if !reflect.DeepEqual(diff, Diff{Added: []Ref{3}, Removed: []Ref{b}}) {
 		t.Errorf("diff %+v", diff)
 	}
-	if _, ok := two.Lookup("boiler.b"); ok || two.Def(b) != nil || two.Len() != 2 {
+	if _, ok := two.Lookup("boiler.b"); ok || two.Tag(b) != nil || two.Len() != 2 {
 		t.Error("a removed tag is still there")
 	}
-	if one.Def(b) == nil {
+	if one.Tag(b) == nil {
 		t.Error("Apply changed the older table")
 	}
 
@@ -228,7 +228,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-func TestLookupOrdersFullNames(t *testing.T) {
+func TestLookup(t *testing.T) {
 	var defs []Def
 	for _, device := range []string{"d", "d1", "d10", "d2", "d!", "e"} {
 		for _, name := range []string{"a", "b", "a.b", "a!b", "a1", ""} {
@@ -243,12 +243,6 @@ func TestLookupOrdersFullNames(t *testing.T) {
 		if ref, ok := table.Lookup(defs[i].FullName()); !ok || ref != Ref(i+1) {
 			t.Errorf("%s has slot %d, want %d", defs[i].FullName(), ref, i+1)
 		}
-		for j := range defs {
-			want := strings.Compare(defs[i].FullName(), defs[j].FullName())
-			if got := defs[i].compare(&defs[j]); got != want {
-				t.Errorf("%s and %s compare as %d", defs[i].FullName(), defs[j].FullName(), got)
-			}
-		}
 	}
 	for _, name := range []string{"", "d", "d.", "d1", "d1.z", "e.a.b.c", "c.a", "f", "d10.a."} {
 		want := false
@@ -261,5 +255,37 @@ func TestLookupOrdersFullNames(t *testing.T) {
 	}
 	if _, _, err := table.Apply(append(defs[:1:1], Def{Device: "n", Name: "x"}, Def{Device: "n", Name: "x"})); err == nil {
 		t.Error("a new name twice was taken")
+	}
+}
+
+type addressed string
+
+func (a addressed) Definition(place uint32) string { return string(a) + strconv.Itoa(int(place)) }
+
+func TestTagsShareWhatIsTheSame(t *testing.T) {
+	defs := []Def{
+		{Device: "d", Name: "a.b", Unit: "bar", How: addressed("holding:"), Place: 3},
+		{Device: "d", Name: "c", Unit: "bar", How: addressed("holding:"), Place: 4},
+		{Device: "d", Name: "d", Unit: "K"},
+		{Device: "d", Name: "e", Unit: "bar", How: addressed("holding:"), Place: 3},
+	}
+	table, err := NewTable(defs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, c, d, e := table.Tag(1), table.Tag(2), table.Tag(3), table.Tag(4)
+	if a.Def != c.Def || a.Def != e.Def || a.Def == d.Def {
+		t.Error("what tags have in common is not there once")
+	}
+	if a.Name() != "a.b" || a.FullName() != "d.a.b" || a.Unit != "bar" || a.Definition() != "holding:3" || c.Definition() != "holding:4" {
+		t.Errorf("%s is %s, %s", a.FullName(), a.Name(), a.Definition())
+	}
+	if d.Definition() != "" {
+		t.Errorf("nothing is known of it but %s", d.Definition())
+	}
+	defs[1].Place, defs[2].Unit = 5, "bar"
+	_, diff, err := table.Apply(defs)
+	if err != nil || !reflect.DeepEqual(diff, Diff{Changed: []Ref{2, 3}}) {
+		t.Errorf("%+v, %v", diff, err)
 	}
 }

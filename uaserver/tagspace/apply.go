@@ -179,7 +179,7 @@ func (e *edit) tell() {
 
 // same reports whether a device shows the same as another.
 func (g *group) same(o *group) bool {
-	return g.Device == o.Device && slices.EqualFunc(g.tags, o.tags, func(a, b entry) bool { return a.ref == b.ref && *a.def == *b.def })
+	return g.Device == o.Device && slices.EqualFunc(g.tags, o.tags, func(a, b entry) bool { return a.ref == b.ref && a.def.Same(b.def) })
 }
 
 // block is what the values of a device's tags belong to, because what is polled together changes together.

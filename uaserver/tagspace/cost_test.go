@@ -14,7 +14,7 @@ func manyDefs(n int) []tag.Def {
 	defs := make([]tag.Def, n)
 	for i := range defs {
 		defs[i] = tag.Def{Device: "device", Name: "m" + strconv.Itoa(i), Kind: tag.Float32, Access: tag.Readable | tag.Writable,
-			HasRange: true, Low: 0, High: 150, Unit: "°C", Definition: "holding:0 float32"}
+			HasRange: true, Low: 0, High: 150, Unit: "°C", How: said("holding:0 float32")}
 	}
 	return defs
 }

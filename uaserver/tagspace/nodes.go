@@ -28,7 +28,7 @@ type part struct {
 // entry is a tag that a part is to show.
 type entry struct {
 	ref tag.Ref
-	def *tag.Def
+	def *tag.Tag
 }
 
 func (p *part) link(from wire.NodeID, kind uint32, to wire.NodeID) {
@@ -77,7 +77,7 @@ func (s *Space) device(d Device, number uint32, tags []entry) (p part) {
 	folders := map[string]wire.NodeID{}
 	p.tags = make([]*address.Node, len(tags))
 	for i, t := range tags {
-		parent, name := p.parent(node, t.def.Name, folders)
+		parent, name := p.parent(node, t.def.Name(), folders)
 		p.tags[i] = variable(s, t, name)
 		p.node(p.tags[i], parent, id.HasComponent, variableType(t.def))
 	}
@@ -120,7 +120,7 @@ func variable(s *Space, t entry, name string) *address.Node {
 }
 
 // variableType is the DataAccess type that has what the site gives of a tag (Part 8, 5.3.2 and 5.3.3).
-func variableType(def *tag.Def) uint32 {
+func variableType(def *tag.Tag) uint32 {
 	switch {
 	case twoState(def):
 		return id.TwoStateDiscreteType
@@ -137,7 +137,7 @@ func variableType(def *tag.Def) uint32 {
 }
 
 // accessLevel is a tag's AccessLevel (Part 3, 8.57). A tag that can only be written reads back what was last written.
-func accessLevel(def *tag.Def) ua.AccessLevelType {
+func accessLevel(def *tag.Tag) ua.AccessLevelType {
 	level := ua.AccessLevelTypeCurrentRead
 	if def.Access&tag.Writable != 0 {
 		level |= ua.AccessLevelTypeCurrentWrite

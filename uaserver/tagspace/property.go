@@ -16,43 +16,43 @@ var properties = [...]struct {
 	dataType    uint32
 	rank        int32
 	description string
-	has         func(d *tag.Def) bool
-	value       func(d *tag.Def) tag.Value // nil: of the tag's last reading
+	has         func(d *tag.Tag) bool
+	value       func(d *tag.Tag) tag.Value // nil: of the tag's last reading
 }{
 	{"EURange", id.Range, -1, "Range of the value in normal operation, and the limits of a write.", hasRange,
-		func(d *tag.Def) tag.Value { return rangeValue(d.Low, d.High) }},
+		func(d *tag.Tag) tag.Value { return rangeValue(d.Low, d.High) }},
 	{"InstrumentRange", id.Range, -1, "Range of the values that the instrument can give.", hasInstrument,
-		func(d *tag.Def) tag.Value { return rangeValue(d.Instrument.Low, d.Instrument.High) }},
+		func(d *tag.Tag) tag.Value { return rangeValue(d.Instrument.Low, d.Instrument.High) }},
 	{"EngineeringUnits", id.EUInformation, -1, "Unit of the value.", hasUnit,
-		func(d *tag.Def) tag.Value {
+		func(d *tag.Tag) tag.Value {
 			return structure(id.EUInformation_Encoding_DefaultBinary, appendUnit(nil, d.Unit))
 		}},
 	{"Definition", id.String, -1, "How the value comes about: the address in the device, and the scaling.", hasDefinition,
-		func(d *tag.Def) tag.Value { return tag.Of(d.Definition) }},
+		func(d *tag.Tag) tag.Value { return tag.Of(d.Definition()) }},
 	{"ValuePrecision", id.Double, -1, "Places behind the point that are worth showing.", hasPrecision,
-		func(d *tag.Def) tag.Value { return tag.Of(float64(d.Decimals) - 1) }},
+		func(d *tag.Tag) tag.Value { return tag.Of(float64(d.Decimals) - 1) }},
 	{"TrueState", id.LocalizedText, -1, "What the value true means.", twoState,
-		func(d *tag.Def) tag.Value { return stateText(d, 1) }},
+		func(d *tag.Tag) tag.Value { return stateText(d, 1) }},
 	{"FalseState", id.LocalizedText, -1, "What the value false means.", twoState,
-		func(d *tag.Def) tag.Value { return stateText(d, 0) }},
+		func(d *tag.Tag) tag.Value { return stateText(d, 0) }},
 	{"EnumValues", id.EnumValueType, 1, "What each value means.", multiState, enumValues},
 	{"ValueAsText", id.LocalizedText, -1, "What the current value means.", multiState, nil},
 }
 
-func hasRange(d *tag.Def) bool      { return d.HasRange && analog(d) }
-func hasInstrument(d *tag.Def) bool { return d.Instrument != tag.Span{} && analog(d) }
-func hasUnit(d *tag.Def) bool       { return d.Unit != "" && analog(d) }
-func hasDefinition(d *tag.Def) bool { return d.Definition != "" }
-func hasPrecision(d *tag.Def) bool {
+func hasRange(d *tag.Tag) bool      { return d.HasRange && analog(d) }
+func hasInstrument(d *tag.Tag) bool { return d.Instrument != tag.Span{} && analog(d) }
+func hasUnit(d *tag.Tag) bool       { return d.Unit != "" && analog(d) }
+func hasDefinition(d *tag.Tag) bool { return d.Definition() != "" }
+func hasPrecision(d *tag.Tag) bool {
 	return d.Decimals > 0 && (d.Kind == tag.Float32 || d.Kind == tag.Float64)
 }
 
 // analog reports whether a tag's value is a quantity: a number whose values have no texts.
-func analog(d *tag.Def) bool { return d.Kind.Number() && !multiState(d) }
+func analog(d *tag.Tag) bool { return d.Kind.Number() && !multiState(d) }
 
-func twoState(d *tag.Def) bool { return d.States != "" && d.Len == 0 && d.Kind == tag.Bool }
+func twoState(d *tag.Tag) bool { return d.States != "" && d.Len == 0 && d.Kind == tag.Bool }
 
-func multiState(d *tag.Def) bool {
+func multiState(d *tag.Tag) bool {
 	return d.States != "" && d.Len == 0 && d.Kind >= tag.Int8 && d.Kind <= tag.Uint64
 }
 
@@ -114,13 +114,13 @@ func rangeValue(low, high float64) tag.Value {
 }
 
 // stateText is the text of a value, empty if it has none.
-func stateText(d *tag.Def, value int64) tag.Value {
+func stateText(d *tag.Tag, value int64) tag.Value {
 	text, _ := d.States.Text(value)
 	return tag.OfRaw(wire.AppendLocalizedText([]byte{21}, "", text))
 }
 
 // enumValues is an array of EnumValueType (Part 3, 8.40).
-func enumValues(d *tag.Def) tag.Value {
+func enumValues(d *tag.Tag) tag.Value {
 	n := uint32(0)
 	var list, body []byte
 	for value, text := range d.States.All() {

@@ -34,7 +34,7 @@ var discrete = []tag.Def{
 	{Device: "d", Name: "mode", Kind: tag.Int16, Access: tag.Readable | tag.Writable, HasRange: true, Low: 0, High: 9, Unit: "m",
 		States: tag.States("").With(0, "off").With(1, "heating").With(-2, "fault")},
 	{Device: "d", Name: "level", Kind: tag.Float32, Access: tag.Readable, Instrument: tag.Span{Low: -1, High: 9}, Decimals: 3, Unit: "m3/h",
-		HasRange: true, Low: 0, High: 5, Definition: "input:4"},
+		HasRange: true, Low: 0, High: 5, How: said("input:4")},
 	{Device: "d", Name: "whole", Kind: tag.Int32, Access: tag.Readable, Decimals: 1},
 	{Device: "d", Name: "text", Kind: tag.String, Access: tag.Readable, HasRange: true, Low: 0, High: 1, Unit: "m"},
 	{Device: "d", Name: "flag", Kind: tag.Bool, Access: tag.Readable},

@@ -56,7 +56,7 @@ type view struct {
 
 // slot is one tag: what the site says of it, and its values, which outlive that.
 type slot struct {
-	def *tag.Def // nil: no such tag
+	def *tag.Tag // nil: no such tag
 	*cell
 }
 

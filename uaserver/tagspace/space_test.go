@@ -20,9 +20,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// said is a Definer that says one thing.
+type said string
+
+func (s said) Definition(uint32) string { return string(s) }
+
 var defs = []tag.Def{
 	{Device: "boiler", Name: "temperature", Kind: tag.Float32, Access: tag.Readable, Unit: "°C", HasRange: true, Low: 0, High: 150,
-		Description: "of the water", Definition: "holding:0", Poll: 100 * time.Millisecond},
+		Description: "of the water", How: said("holding:0"), Poll: 100 * time.Millisecond},
 	{Device: "boiler", Name: "setpoint", Kind: tag.Float64, Access: tag.Readable | tag.Writable, HasRange: true, Low: 0, High: 120},
 	{Device: "boiler", Name: "code", Kind: tag.Int16, Access: tag.Readable | tag.Writable},
 	{Device: "boiler", Name: "zone.1.level", Kind: tag.Uint16, Access: tag.Readable, Unit: "furlong"},
@@ -53,7 +58,7 @@ func (f *field) Execute(_ context.Context, cmds []tag.Command) {
 	f.mu.Unlock()
 	for i := range cmds {
 		c := &cmds[i]
-		if c.Status = refuse; refuse != tag.Good || f.table.Def(c.Ref).Access&tag.Readable == 0 {
+		if c.Status = refuse; refuse != tag.Good || f.table.Tag(c.Ref).Access&tag.Readable == 0 {
 			continue
 		}
 		v := tag.Sample{Ref: c.Ref, Value: c.Value, Status: c.Put, At: c.At}

@@ -133,7 +133,7 @@ func (sl *slot) command(cmd *tag.Command, it *address.WriteItem) tag.Status {
 }
 
 // place finds the elements that a command replaces. Without a range an array is written as a whole.
-func place(cmd *tag.Command, def *tag.Def, text string) tag.Status {
+func place(cmd *tag.Command, def *tag.Tag, text string) tag.Status {
 	if text == "" {
 		if def.Len > 0 && cmd.Value.Len() != def.Len {
 			return tag.BadTypeMismatch
@@ -161,7 +161,7 @@ func place(cmd *tag.Command, def *tag.Def, text string) tag.Status {
 }
 
 // cutsText reports whether a range names characters or bytes, of a tag or of the elements of one.
-func cutsText(def *tag.Def, r *address.Range) bool {
+func cutsText(def *tag.Tag, r *address.Range) bool {
 	text := def.Kind == tag.String || def.Kind == tag.ByteString
 	return text && (def.Len == 0 && r.Dims == 1 || def.Len > 0 && r.Dims == 2)
 }
@@ -172,7 +172,7 @@ func replacing(part tag.Value, r address.Range) func(old tag.Value) (tag.Value, 
 }
 
 // named reports whether a discrete value is one of those that have a text (Part 8, 5.3.3.4).
-func named(def *tag.Def, v tag.Value) bool {
+func named(def *tag.Tag, v tag.Value) bool {
 	n, ok := v.Int()
 	if ok {
 		_, ok = def.States.Text(n)

@@ -201,7 +201,7 @@ func (p *page) tagsNow(filter string, offset, limit int) tagsView {
 	return v
 }
 
-func (p *page) tagNow(ref tag.Ref, def *tag.Def, now tag.Time) tagView {
+func (p *page) tagNow(ref tag.Ref, def *tag.Tag, now tag.Time) tagView {
 	v := tagView{Name: def.FullName(), Unit: def.Unit, Status: tag.BadWaitingForInitialData.String(), Quality: "bad", Age: -1}
 	switch def.Access {
 	case tag.Readable | tag.Writable:
