@@ -127,6 +127,8 @@ func (c *Config) checkGroup(group []string, fields map[string]*field, l limits) 
 			return fmt.Sprintf("%s is not readable", name)
 		case seen[name]:
 			return fmt.Sprintf("%s is named twice", name)
+		case f.group != nil:
+			return fmt.Sprintf("%s is in another group too: make one group of the two", name)
 		case len(u.fields) > 0 && f.table != u.table:
 			return fmt.Sprintf("%s is in another table than %s", name, group[0])
 		case len(u.fields) > 0 && c.poll(name) != c.poll(group[0]):
@@ -140,6 +142,9 @@ func (c *Config) checkGroup(group []string, fields map[string]*field, l limits) 
 	}
 	if h, in := l.hole(u.table, u.start, u.end); in {
 		return fmt.Sprintf("the hole %s lies between %s", h, strings.Join(group, ", "))
+	}
+	for _, f := range u.fields {
+		f.group = &u
 	}
 	return ""
 }

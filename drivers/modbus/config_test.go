@@ -137,6 +137,7 @@ func TestConfigCheck(t *testing.T) {
 		{Config{Tags: tags, Together: [][]string{{"a", "d"}}}, "together: d is polled with another period"},
 		{Config{Tags: tags, Together: [][]string{{"a", "e"}}}, "together: e is not readable"},
 		{Config{Tags: tags, Together: [][]string{{"a", "a"}}}, "together: a is named twice"},
+		{Config{Tags: tags, Together: [][]string{{"a", "b"}, {"b", "c"}}}, "together: b is in another group too"},
 		{Config{Tags: tags, MaxRegisters: 20, Together: [][]string{{"a", "b"}}}, "together: a, b span 31"},
 		{Config{Tags: tags, Holes: []string{"holding:5"}, Together: [][]string{{"a", "b"}}}, "together: the hole"},
 	} {

@@ -20,7 +20,9 @@ import (
 type Device struct {
 	name   string
 	tags   []tag.Ref
-	byRef  map[tag.Ref]*field
+	fields []field // as tags
+	first  tag.Ref // of index
+	index  []int32 // of fields + 1, by Ref-first; 0: not ours
 	hold   map[tag.Ref]time.Duration
 	scans  []time.Duration
 	limits limits
@@ -43,22 +45,31 @@ func New(cfg Config, links ...*Link) (*Device, error) {
 	if errs := cfg.Check(); len(errs) > 0 {
 		return nil, fmt.Errorf("device %s: %w", cfg.Name, errs[0])
 	}
-	d := &Device{name: cfg.Name, byRef: map[tag.Ref]*field{}, hold: map[tag.Ref]time.Duration{}, limits: cfg.limits()}
-	byName := map[string]*field{}
-	periods := map[*field]time.Duration{}
-	var before *field
+	d := &Device{name: cfg.Name, hold: map[tag.Ref]time.Duration{}, limits: cfg.limits()}
+	d.room(cfg.Tags)
+	byName := make(map[string]*field, len(cfg.Together))
+	for _, group := range cfg.Together {
+		for _, name := range group {
+			byName[name] = nil // below
+		}
+	}
 	for i := range cfg.Tags {
 		t := &cfg.Tags[i]
 		f, errs := t.field(&cfg)
 		if len(errs) > 0 {
 			return nil, fmt.Errorf("device %s: tag %s: %w", cfg.Name, t.Name, errs[0])
 		}
-		if before != nil && before.form.equal(f.form) { // of one repeat
-			f.form = before.form
+		if d.index[t.Ref-d.first] != 0 {
+			return nil, fmt.Errorf("device %s: tag %s has the slot of another", cfg.Name, t.Name)
 		}
-		before = f
-		d.tags = append(d.tags, t.Ref)
-		d.byRef[t.Ref], byName[t.Name], periods[f] = f, f, cfg.period(t)
+		if i > 0 && d.fields[i-1].form.equal(f.form) { // of one repeat
+			f.form = d.fields[i-1].form
+		}
+		d.tags, d.fields = append(d.tags, t.Ref), append(d.fields, *f)
+		d.index[t.Ref-d.first] = int32(len(d.fields))
+		if _, named := byName[t.Name]; named {
+			byName[t.Name] = &d.fields[i]
+		}
 		if t.Hold > 0 {
 			d.hold[t.Ref] = t.Hold
 		}
@@ -69,8 +80,29 @@ func New(cfg Config, links ...*Link) (*Device, error) {
 		}
 		d.lanes = append(d.lanes, lane{l, newClient(l, byte(cfg.Unit))})
 	}
-	d.plan(cfg.Together, byName, periods)
+	d.plan(&cfg, byName)
 	return d, nil
+}
+
+// room makes room for fields, which stay where they are from then on.
+func (d *Device) room(tags []Tag) {
+	if len(tags) == 0 {
+		return
+	}
+	low, high := tags[0].Ref, tags[0].Ref
+	for i := range tags {
+		low, high = min(low, tags[i].Ref), max(high, tags[i].Ref)
+	}
+	d.first, d.index = low, make([]int32, high-low+1)
+	d.fields, d.tags = make([]field, 0, len(tags)), make([]tag.Ref, 0, len(tags))
+}
+
+// field is a tag's field, or nil.
+func (d *Device) field(ref tag.Ref) *field {
+	if ref < d.first || int(ref-d.first) >= len(d.index) || d.index[ref-d.first] == 0 {
+		return nil
+	}
+	return &d.fields[d.index[ref-d.first]-1]
 }
 
 // newClient joins goburrow's client and packager to our link.
@@ -85,29 +117,29 @@ func newClient(l *Link, unit byte) gomodbus.Client {
 	return gomodbus.NewClient2(h, l)
 }
 
-// plan makes the requests of every period.
-func (d *Device) plan(together [][]string, byName map[string]*field, periods map[*field]time.Duration) {
-	grouped := map[*field]bool{}
+// plan makes the requests of every period. byName are the fields that groups name.
+func (d *Device) plan(cfg *Config, byName map[string]*field) {
 	units := map[time.Duration][]unit{}
-	for _, group := range together {
-		var u unit
-		for _, name := range group {
+	for _, names := range cfg.Together {
+		u := new(unit)
+		for _, name := range names {
 			u.add(byName[name])
-			grouped[byName[name]] = true
+			byName[name].group = u
 		}
 		if len(u.fields) > 0 {
-			p := periods[u.fields[0]]
-			units[p] = append(units[p], u)
+			p := cfg.poll(names[0])
+			units[p] = append(units[p], *u)
 		}
 	}
-	for _, ref := range d.tags {
-		f := d.byRef[ref]
-		if grouped[f] || f.access&tag.Readable == 0 {
+	single := make([]*field, len(d.fields))
+	for i := range d.fields {
+		f := &d.fields[i]
+		if f.group != nil || f.access&tag.Readable == 0 {
 			continue
 		}
-		var u unit
-		u.add(f)
-		units[periods[f]] = append(units[periods[f]], u)
+		single[i] = f
+		p := cfg.period(&cfg.Tags[i])
+		units[p] = append(units[p], unit{f.table, f.start, f.end(), single[i : i+1]})
 	}
 	for p := range units {
 		d.scans = append(d.scans, p)
@@ -165,21 +197,23 @@ func (d *Device) replan(number int, r *request) bool {
 
 // Refresh implements drivers.Driver: it reads no more than spans the tags that one request can bring.
 func (d *Device) Refresh(ctx context.Context, lane int, refs []tag.Ref, dst []tag.Sample) ([]tag.Sample, error) {
-	first := d.byRef[refs[0]]
+	first := d.field(refs[0])
 	if first == nil || first.request == nil {
 		return dst, nil
 	}
 	r := first.request
-	start, end := first.unit.start, first.unit.end
+	from, to := first.reach()
+	start, end := from, to
 	for _, ref := range refs[1:] {
-		if f := d.byRef[ref]; f != nil && f.request == r {
-			start, end = min(start, f.unit.start), max(end, f.unit.end)
+		if f := d.field(ref); f != nil && f.request == r {
+			low, high := f.reach()
+			start, end = min(start, low), max(end, high)
 		}
 	}
 	data, err := d.read(ctx, lane, r.table, start, end-start)
-	wider := start != first.unit.start || end != first.unit.end
+	wider := start != from || end != to
 	if wider && exceptionOf(err) == gomodbus.ExceptionCodeIllegalDataAddress {
-		start, end = first.unit.start, first.unit.end
+		start, end = from, to
 		data, err = d.read(ctx, lane, r.table, start, end-start)
 	}
 	if err != nil {
@@ -246,7 +280,7 @@ func (d *Device) Write(ctx context.Context, lane int, cmds []tag.Command) error 
 }
 
 func (d *Device) write(ctx context.Context, lane int, c *tag.Command) error {
-	f := d.byRef[c.Ref]
+	f := d.field(c.Ref)
 	if f == nil {
 		c.Status = tag.BadNodeIDUnknown
 		return nil
@@ -263,7 +297,7 @@ func (d *Device) write(ctx context.Context, lane int, c *tag.Command) error {
 		var same bool
 		if same, err = d.confirm(ctx, lane, f, w); err == nil && !same {
 			c.Status = tag.BadDeviceFailure
-			return &drivers.Fault{Kind: drivers.Refused, Err: fmt.Errorf("%s: write %s: reads back another value than was written", d.name, f.name)}
+			return &drivers.Fault{Kind: drivers.Refused, Err: fmt.Errorf("%s: write %s:%d+%d: reads back another value than was written", d.name, f.table, w.start, w.count)}
 		}
 	}
 	if err == nil {
@@ -323,7 +357,7 @@ func (d *Device) send(ctx context.Context, lane int, f *field, w write) error {
 func (d *Device) writeBit(ctx context.Context, lane int, f *field, on bool) error {
 	l := &d.lanes[lane]
 	if !d.noMask {
-		and, or := masks(f.bit, on)
+		and, or := masks(int(f.bit), on)
 		_, err := l.client.MaskWriteRegister(uint16(f.start), and, or)
 		if exceptionOf(err) != gomodbus.ExceptionCodeIllegalFunction {
 			return err
@@ -334,7 +368,7 @@ func (d *Device) writeBit(ctx context.Context, lane int, f *field, on bool) erro
 	if err != nil {
 		return err
 	}
-	value := withBit(register, f.bit, on)
+	value := withBit(register, int(f.bit), on)
 	if f.multiOnly {
 		_, err = l.client.WriteMultipleRegisters(uint16(f.start), 1, binary.BigEndian.AppendUint16(nil, value))
 	} else {

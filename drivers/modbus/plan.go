@@ -30,7 +30,7 @@ func (l *limits) hole(t Table, start, end int) (string, bool) {
 	return "", false
 }
 
-// unit is what no plan may tear apart: one field, or fields that have to be read together.
+// unit is what no plan may tear apart: one field, or a group of fields that have to be read together.
 type unit struct {
 	table      Table
 	start, end int
@@ -49,35 +49,58 @@ func (u *unit) add(f *field) {
 type request struct {
 	table      Table
 	start, end int
-	units      []unit
-	fields     []*field // of all units, by address
+	fields     []*field // by address
 	scan       int      // whose scan class it is
 }
 
 func (r *request) count() int { return r.end - r.start }
 
 func newRequest(units []unit) *request {
-	r := &request{table: units[0].table, start: units[0].start, units: units}
+	r := &request{table: units[0].table, start: units[0].start}
+	n := 0
+	for i := range units {
+		n += len(units[i].fields)
+	}
+	r.fields = make([]*field, 0, n)
 	for _, u := range units {
 		r.end = max(r.end, u.end)
 		r.fields = append(r.fields, u.fields...)
 	}
 	slices.SortStableFunc(r.fields, func(a, b *field) int { return cmp.Compare(a.start, b.start) })
-	for i := range units {
-		for _, f := range units[i].fields {
-			f.request, f.unit = r, &r.units[i]
-		}
+	for _, f := range r.fields {
+		f.request = r
 	}
 	return r
+}
+
+// units are what the request is made of, by address.
+func (r *request) units() []unit {
+	units := make([]unit, 0, len(r.fields))
+	told := map[*unit]bool{}
+	for _, f := range r.fields {
+		switch {
+		case f.group == nil:
+			units = append(units, unit{f.table, f.start, f.end(), []*field{f}})
+		case !told[f.group]:
+			told[f.group] = true
+			units = append(units, *f.group)
+		}
+	}
+	sortUnits(units)
+	return units
+}
+
+func sortUnits(units []unit) {
+	slices.SortStableFunc(units, func(a, b unit) int {
+		return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	})
 }
 
 // plan finds the fewest requests for units that are due together: each as long as limits allow, from the lowest address
 // on. That is the least number, since a request that began earlier could not end later.
 func plan(units []unit, l *limits) []*request {
 	units = slices.Clone(units)
-	slices.SortStableFunc(units, func(a, b unit) int {
-		return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
-	})
+	sortUnits(units)
 	var out []*request
 	for len(units) > 0 {
 		n, end := 1, units[0].end
@@ -85,7 +108,7 @@ func plan(units []unit, l *limits) []*request {
 			end = max(end, units[n].end)
 			n++
 		}
-		out = append(out, newRequest(units[:n:n]))
+		out = append(out, newRequest(units[:n]))
 		units = units[n:]
 	}
 	return out
@@ -106,11 +129,12 @@ func (l *limits) joins(first unit, end int, u unit) bool {
 // split halves a request between its units, for a device that refuses it because of one address. ok is false for a
 // request of one unit.
 func (r *request) split() (left, right *request, ok bool) {
-	if len(r.units) < 2 {
+	units := r.units()
+	if len(units) < 2 {
 		return nil, nil, false
 	}
-	half := len(r.units) / 2
-	left, right = newRequest(r.units[:half:half]), newRequest(r.units[half:])
+	half := len(units) / 2
+	left, right = newRequest(units[:half]), newRequest(units[half:])
 	left.scan, right.scan = r.scan, r.scan
 	return left, right, true
 }

@@ -140,7 +140,7 @@ func TestPlanProperty(t *testing.T) {
 			data := image.read(r.table, r.start, r.count())
 			for _, f := range r.fields {
 				if f.table != r.table || f.start < r.start || f.end() > r.end || read[f.ref] {
-					t.Fatalf("%s:%d+%d of %s in %v", f.table, f.start, f.count, f.name, spans([]*request{r}))
+					t.Fatalf("%s:%d+%d of %s in %v", f.table, f.start, f.count, tags[f.ref-1].Name, spans([]*request{r}))
 				}
 				read[f.ref] = true
 				if gap := f.start - reached; gap > l.gaps {
@@ -151,7 +151,7 @@ func TestPlanProperty(t *testing.T) {
 				got, _ := f.decode(data, r.start)
 				alone, _ := f.decode(image.read(f.table, f.start, f.count), f.start)
 				if !got.Equal(alone) {
-					t.Fatalf("%s reads %v in the plan and %v alone", f.name, got, alone)
+					t.Fatalf("%s reads %v in the plan and %v alone", tags[f.ref-1].Name, got, alone)
 				}
 			}
 		}

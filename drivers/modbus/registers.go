@@ -11,14 +11,14 @@ import (
 // field is one tag's place in the device and how its bytes become a value; it is made once, from a checked Tag.
 type field struct {
 	*form
+	group *unit // of fields that are read together; nil: it is read for itself
+	start int   // first register or bit
 	ref   tag.Ref
-	name  string
-	start int // first register or bit
-	bit   int // of a register; -1: whole registers
+	bit   int8 // of a register; -1: whole registers
 
-	request *request // that reads it; nil: write only. Owned by the lane once the device runs.
-	unit    *unit    // of request
-	decoded *decoded // of a value that would allocate; nil before the first. Owned by the lane.
+	// Owned by the lane once the device runs.
+	request *request // that reads it; nil: write only
+	decoded *decoded // of a value that would allocate; nil before the first
 }
 
 // form is what the tags of a repeat have in common. It is read only once it is made.
@@ -61,6 +61,14 @@ type decoded struct {
 }
 
 func (f *field) end() int { return f.start + f.count }
+
+// reach is the range that no reading of the field may tear apart.
+func (f *field) reach() (start, end int) {
+	if f.group != nil {
+		return f.group.start, f.group.end
+	}
+	return f.start, f.end()
+}
 
 // outKind is the kind of the tag's elements as others see them.
 func (f *field) outKind() tag.Kind {

@@ -57,7 +57,7 @@ func (t *Tag) Definition() (how tag.Definer, place uint32) {
 			d.rest += part.sign + part.text
 		}
 	}
-	return d, uint32(f.start*registerBits + max(0, f.bit))
+	return d, uint32(f.start*registerBits + max(0, int(f.bit)))
 }
 
 // definition is a tag.Definer. A tag's place is the number of its first register or bit in the table, times
@@ -82,9 +82,9 @@ func (t *Tag) Repeat(n int) (string, error) {
 	if len(errs) > 0 {
 		return "", errs[0]
 	}
-	a := Address{f.table, f.start + n*f.count, f.bit}
+	a := Address{f.table, f.start + n*f.count, int(f.bit)}
 	if f.bit >= 0 {
-		at := f.bit + n
+		at := int(f.bit) + n
 		a.Number, a.Bit = f.start+at/registerBits, at%registerBits
 	}
 	if a.Number+f.count-1 > lastAddress {
@@ -106,7 +106,7 @@ func (b *builder) wrong(key, format string, args ...any) {
 
 // field makes the field of a tag of device c, or says what is wrong.
 func (t *Tag) field(c *Config) (*field, []*FieldError) {
-	b := builder{t: t, f: &field{ref: t.Ref, name: t.Name, bit: -1, form: &form{shape: shape{
+	b := builder{t: t, f: &field{ref: t.Ref, bit: -1, form: &form{shape: shape{
 		decimals: -1, access: t.Access, hasRange: t.HasRange, low: t.Low, high: t.High,
 		verify: t.Verify, nanGood: t.NaN == "good",
 		singleOnly: c.Writes == "single", multiOnly: c.Writes == "multiple",
@@ -119,7 +119,7 @@ func (t *Tag) field(c *Config) (*field, []*FieldError) {
 	if !ok || err != nil {
 		return nil, b.errs
 	}
-	b.f.table, b.f.start, b.f.bit, b.f.kind, b.f.array = addr.Table, addr.Number, addr.Bit, typ.Kind, typ.Len
+	b.f.table, b.f.start, b.f.bit, b.f.kind, b.f.array = addr.Table, addr.Number, int8(addr.Bit), typ.Kind, typ.Len
 	b.sized(addr, typ)
 	b.ordered()
 	b.scaled()
