@@ -215,7 +215,7 @@ func (s *Server) beginBrowse(c *call, room int) (*browsing, ua.StatusCode) {
 	for v, ok := req.Next(); ok; v, ok = req.Next() {
 		b.d = address.BrowseDescription{
 			Node: c.realID(v.Node), Direction: v.Direction, ReferenceType: v.ReferenceType, Subtypes: v.Subtypes,
-			Classes: v.ClassMask, Results: v.ResultMask,
+			Classes: v.ClassMask, Results: v.ResultMask, Roles: c.client.may().Roles(),
 		}
 		b.follow(address.Position{}, most)
 	}
@@ -296,11 +296,21 @@ func (s *Server) translateOne(c *call, p *ua.BrowsePath) *ua.BrowsePathResult {
 			path[i].TargetNS, path[i].TargetName = e.TargetName.NamespaceIndex, e.TargetName.Name
 		}
 	}
-	targets, code := s.space.Translate(c.realID(wire.FromUA(p.StartingNode)), path)
-	result := &ua.BrowsePathResult{StatusCode: code, Targets: make([]*ua.BrowsePathTarget, len(targets))}
-	for i, t := range targets {
-		result.Targets[i] = &ua.BrowsePathTarget{
-			TargetID: &ua.ExpandedNodeID{NodeID: wire.ToUA(t.Node.ID)}, RemainingPathIndex: t.Remaining,
+	start, roles := c.realID(wire.FromUA(p.StartingNode)), c.client.may().Roles()
+	if n := s.space.Find(start); n != nil && !n.Shows(roles) {
+		return &ua.BrowsePathResult{StatusCode: ua.StatusBadNodeIDUnknown}
+	}
+	targets, code := s.space.Translate(start, path)
+	if code != ua.StatusGood {
+		return &ua.BrowsePathResult{StatusCode: code}
+	}
+	result := &ua.BrowsePathResult{StatusCode: ua.StatusBadNoMatch}
+	for _, t := range targets {
+		if t.Node.Shows(roles) {
+			result.StatusCode = ua.StatusGood
+			result.Targets = append(result.Targets, &ua.BrowsePathTarget{
+				TargetID: &ua.ExpandedNodeID{NodeID: wire.ToUA(t.Node.ID)}, RemainingPathIndex: t.Remaining,
+			})
 		}
 	}
 	return result

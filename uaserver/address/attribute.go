@@ -75,6 +75,7 @@ func (s *Space) readStatic(it *ReadItem, rights Rights, now tag.Time) {
 
 // readable tells whether the Value may be read. What nobody may do comes before what this user may not.
 func (n *Node) readable(rights Rights) tag.Status {
+	rights = rights.On(n)
 	switch {
 	case n.Class != ua.NodeClassVariable:
 		return badAttributeIDInvalid
@@ -137,9 +138,11 @@ func (n *Node) has(a ua.AttributeID) bool {
 
 // attribute is the value of an attribute of an unmanaged node.
 func (n *Node) attribute(a ua.AttributeID, rights Rights) (tag.Value, tag.Status) {
-	switch {
-	case n == nil:
+	if n == nil {
 		return tag.Value{}, tag.BadNodeIDUnknown
+	}
+	rights = rights.On(n)
+	switch {
 	case !n.has(a):
 		return tag.Value{}, badAttributeIDInvalid
 	case a == ua.AttributeIDValue:
@@ -245,6 +248,7 @@ func (n *Node) UserAccess(rights Rights) ua.AccessLevelType {
 	const writes = ua.AccessLevelTypeCurrentWrite | ua.AccessLevelTypeHistoryWrite |
 		ua.AccessLevelTypeStatusWrite | ua.AccessLevelTypeTimestampWrite
 	access := n.Access
+	rights = rights.On(n)
 	if rights&MayRead == 0 || n.Audit && rights&MayAudit == 0 {
 		access &^= reads
 	}

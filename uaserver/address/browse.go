@@ -14,6 +14,7 @@ type BrowseDescription struct {
 	Subtypes      bool        // of ReferenceType
 	Classes       uint32      // NodeClass bits; 0: all
 	Results       uint32      // ua.BrowseResultMask bits: the fields wanted
+	Roles         Roles       // of the client; nodes that do not show to it are left out
 }
 
 // Position is where a browse goes on. The zero Position is the begin of a walk as an argument, and its end as a
@@ -39,7 +40,7 @@ func (s *Space) Browse(dst []byte, d *BrowseDescription, from Position, max int)
 	}
 	if from.list == nil {
 		n := v.find(d.Node)
-		if n == nil {
+		if n == nil || !n.Shows(d.Roles) {
 			return dst, 0, Position{}, ua.StatusBadNodeIDUnknown
 		}
 		from = Position{list: v.linksOf(n), serial: v.serial}
@@ -56,7 +57,7 @@ func (s *Space) Browse(dst []byte, d *BrowseDescription, from Position, max int)
 			}
 			e = &current
 		}
-		if !f.passes(e) {
+		if !f.passes(e) || !e.target.Shows(d.Roles) {
 			continue
 		}
 		if max > 0 && count == max {

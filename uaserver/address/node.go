@@ -33,7 +33,9 @@ type Node struct {
 	live bool   // its Value, while null, is not an empty one but one that nobody supplies
 	kind uint16 // of a reference type: its index in view.kinds
 	Rank int32  // ValueRank: -1 scalar, 1 one dimension
-	More *More  // nil: nothing of it
+	// Permissions are who may do what with it; zero: whoever may with nodes in general.
+	Permissions Permissions
+	More        *More // nil: nothing of it
 
 	DataType    wire.NodeID // of variables and variable types
 	MinSampling float64     // MinimumSamplingInterval in milliseconds; -1 not known, 0 continuous
@@ -88,7 +90,7 @@ func (n *Node) Same(o *Node) bool {
 	return n.ID == o.ID && n.BrowseName == o.BrowseName && n.more().same(o.more()) &&
 		n.Class == o.Class && n.BrowseNS == o.BrowseNS && n.Abstract == o.Abstract && n.Symmetric == o.Symmetric &&
 		n.Executable == o.Executable && n.EventNotifier == o.EventNotifier && n.Historizing == o.Historizing && n.Audit == o.Audit &&
-		n.Access == o.Access && n.Rank == o.Rank && n.DataType == o.DataType &&
+		n.Access == o.Access && n.Rank == o.Rank && n.Permissions == o.Permissions && n.DataType == o.DataType &&
 		n.MinSampling == o.MinSampling && n.Value.Equal(o.Value) &&
 		n.Manager == o.Manager && n.Ref == o.Ref && n.Token == o.Token
 }
@@ -97,18 +99,6 @@ func (m *More) same(o *More) bool {
 	return m.DisplayName == o.DisplayName && m.Description == o.Description && m.InverseName == o.InverseName &&
 		slices.Equal(m.Dims, o.Dims)
 }
-
-// Rights are what an identity may do with a node.
-type Rights uint8
-
-// The rights.
-const (
-	MayBrowse Rights = 1 << iota
-	MayRead
-	MayWrite
-	MayCall
-	MayAudit // what concerns security: who is logged in, and how
-)
 
 // ReadItem is one attribute to read; it carries its result.
 type ReadItem struct {

@@ -14,6 +14,7 @@ import (
 var others = map[reflect.Type]any{
 	reflect.TypeFor[wire.NodeID]():  wire.NumericID(1, 7),
 	reflect.TypeFor[*More]():        &More{Dims: []uint32{3}},
+	reflect.TypeFor[Permissions]():  Permissions{Write: Operator},
 	reflect.TypeFor[tag.Value]():    tag.Of(uint16(1)),
 	reflect.TypeFor[NodeManager]():  namespaceArray{},
 	reflect.TypeFor[[]uint32]():     []uint32{1},

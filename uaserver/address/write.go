@@ -81,7 +81,7 @@ func (v *view) writable(it *WriteItem, rights Rights) tag.Status {
 		return tag.BadNotWritable
 	case n.Access&ua.AccessLevelTypeCurrentWrite == 0 || n.Manager == nil:
 		return tag.BadNotWritable
-	case rights&MayWrite == 0:
+	case rights.On(n)&MayWrite == 0:
 		return tag.BadUserAccessDenied
 	}
 	if it.Range == "" && n.takes(it.Value.Value) {

@@ -180,7 +180,7 @@ func (e *Engine) plan(r *ItemRequest, rights address.Rights, publishing time.Dur
 	}
 	n := p.node
 	if r.Attribute == ua.AttributeIDValue && n.Manager != nil && n.Class == ua.NodeClassVariable &&
-		n.Access&ua.AccessLevelTypeCurrentRead != 0 && rights&address.MayRead != 0 {
+		n.Access&ua.AccessLevelTypeCurrentRead != 0 && rights.On(n)&address.MayRead != 0 {
 		if p.series = n.Manager.Series(n); p.series != nil {
 			p.series.SetNode(n)
 		}

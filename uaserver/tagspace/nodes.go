@@ -81,6 +81,11 @@ func (s *Space) device(d Device, number uint32, tags []entry) (p part) {
 		p.tags[i] = variable(s, t, name)
 		p.node(p.tags[i], parent, id.HasComponent, variableType(t.def))
 	}
+	if s.cfg.Permissions != nil {
+		for _, n := range p.nodes {
+			n.Permissions = s.cfg.Permissions(n.ID.Str)
+		}
+	}
 	return p
 }
 

@@ -72,7 +72,7 @@ func (s *Space) Properties(owner *address.Node) []*address.Node {
 		out = append(out, &address.Node{
 			ID: wire.TextID(plant, owner.ID.Str+address.PropertyMark+p.name), Class: ua.NodeClassVariable,
 			BrowseName: p.name, More: described(p.description), DataType: wire.NumericID(0, p.dataType), Rank: p.rank,
-			Access: ua.AccessLevelTypeCurrentRead, Manager: s, Ref: owner.Ref, Token: uint32(1 + i),
+			Access: ua.AccessLevelTypeCurrentRead, Manager: s, Ref: owner.Ref, Token: uint32(1 + i), Permissions: owner.Permissions,
 		})
 	}
 	return out

@@ -20,6 +20,8 @@ type Config struct {
 	Devices []Device // devices in the order of the site; those that are only in Table follow
 	// State tells how a device is. It is called when somebody reads a device's state nodes; nil: there are none.
 	State func(device string) DeviceState
+	// Permissions tells who may do what with the node of a device, a folder or a tag; nil: the rights of each client do.
+	Permissions func(name string) address.Permissions
 	// Account is charged with the queues that clients have the values keep; nil: no limit.
 	Account tag.Account
 	// Refresh bounds one reading of tags at a reader's wish; 0: 5 s.
