@@ -17,7 +17,7 @@ import (
 // gopcuaClient connects gopcua's own client with a policy and mode.
 func gopcuaClient(t *testing.T, f *fixture, policy string, mode ua.MessageSecurityMode) *opcua.Client {
 	t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
 	defer stop()
 	url := "opc.tcp://" + f.addr
 	endpoints, err := opcua.GetEndpoints(ctx, url)
@@ -40,8 +40,9 @@ func gopcuaClient(t *testing.T, f *fixture, policy string, mode ua.MessageSecuri
 	if err := c.Connect(ctx); err != nil {
 		t.Fatal(err)
 	}
+	uatest.AwaitPublishLoop(t, c)
 	t.Cleanup(func() {
-		ctx, stop := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 		defer stop()
 		c.Close(ctx) // the server may be gone
 	})
@@ -60,7 +61,7 @@ func TestGopcuaClient(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			f := start(t, nil)
 			c := gopcuaClient(t, f, row.policy, row.mode)
-			ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
 			defer stop()
 			gopcuaBrowses(t, ctx, c)
 			gopcuaReadsAndWrites(t, ctx, f, c)

@@ -92,7 +92,7 @@ func TestI4Properties(t *testing.T) {
 func TestI4PercentDeadband(t *testing.T) {
 	f := start(t, nil)
 	c := gopcuaClient(t, f, ua.SecurityPolicyURINone, ua.MessageSecurityModeNone)
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
 	defer stop()
 	notes := make(chan *opcua.PublishNotificationData, 100)
 	sub, err := c.Subscribe(ctx, &opcua.SubscriptionParameters{Interval: 20 * time.Millisecond}, notes)

@@ -26,6 +26,7 @@ import (
 	"edged/drivers/sim"
 	"edged/drivers/tag"
 	"edged/uaserver/pki"
+	"edged/uaserver/uatest"
 )
 
 // asProgram makes the test's own binary the program, for tests that need a process of it.
@@ -154,6 +155,7 @@ func connect(t *testing.T, url string, policy string, mode ua.MessageSecurityMod
 	if err := c.Connect(ctx); err != nil {
 		t.Fatal(err)
 	}
+	uatest.AwaitPublishLoop(t, c)
 	t.Cleanup(func() { c.Close(context.Background()) })
 	return c
 }
