@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gopcua/opcua/ua"
-	"github.com/gopcua/opcua/uapolicy"
 )
 
 // Channel is a SecureChannel and its connection: one ends with the other.
@@ -32,13 +31,13 @@ type Channel struct {
 	url         string
 	policy      *policy
 	mode        ua.MessageSecurityMode
-	certificate []byte                        // the client's own
-	asymmetric  *uapolicy.EncryptionAlgorithm // nil with policy None
-	chunk       int                           // bytes of a chunk that we send
-	body        int                           // bytes of a message in such a chunk
-	maxMessage  int                           // bytes of a response that the client takes; 0: no limit
-	maxChunks   int                           // chunks of a response that the client takes; 0: no limit
-	maxChunk    int                           // bytes of a chunk that we take
+	certificate []byte      // the client's own
+	asymmetric  *asymmetric // nil with policy None
+	chunk       int         // bytes of a chunk that we send
+	body        int         // bytes of a message in such a chunk
+	maxMessage  int         // bytes of a response that the client takes; 0: no limit
+	maxChunks   int         // chunks of a response that the client takes; 0: no limit
+	maxChunk    int         // bytes of a chunk that we take
 
 	in  input
 	out output
@@ -77,14 +76,16 @@ func (c *Channel) Sign(data ...[]byte) (*ua.SignatureData, error) {
 		return &ua.SignatureData{}, nil
 	}
 	var sig []byte
-	err := c.s.private(func() (err error) {
-		sig, err = c.asymmetric.Signature(concat(data))
-		return err
+	err := aside(func() error {
+		return c.s.private(func() (err error) {
+			sig, err = c.asymmetric.sign(concat(data))
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &ua.SignatureData{Algorithm: c.asymmetric.SignatureURI(), Signature: sig}, nil
+	return &ua.SignatureData{Algorithm: c.asymmetric.signature, Signature: sig}, nil
 }
 
 // Verify checks a signature by the client's key over the concatenation of data, as ActivateSession's clientSignature is
@@ -93,10 +94,10 @@ func (c *Channel) Verify(sig *ua.SignatureData, data ...[]byte) error {
 	if c.asymmetric == nil {
 		return nil
 	}
-	if sig == nil || sig.Algorithm != c.asymmetric.SignatureURI() || len(sig.Signature) != c.asymmetric.RemoteSignatureLength() {
+	if sig == nil || sig.Algorithm != c.asymmetric.signature || len(sig.Signature) != c.asymmetric.peer.Size() {
 		return ua.StatusBadApplicationSignatureInvalid
 	}
-	if guard(func() error { return c.asymmetric.VerifySignature(concat(data), sig.Signature) }) != nil {
+	if aside(func() error { return c.asymmetric.verify(concat(data), sig.Signature) }) != nil {
 		return ua.StatusBadApplicationSignatureInvalid
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/gopcua/opcua"
 	"github.com/gopcua/opcua/id"
 	"github.com/gopcua/opcua/ua"
+	"github.com/gopcua/opcua/uapolicy"
 	"go.uber.org/goleak"
 
 	"edged/drivers/tag"
@@ -62,6 +64,16 @@ func body(n int) []byte {
 	return b
 }
 
+// everyPolicy is all that is built, beside None.
+var everyPolicy = []channel.Policy{
+	{URI: ua.SecurityPolicyURIBasic256Sha256, Modes: both},
+	{URI: ua.SecurityPolicyURIAes128Sha256RsaOaep, Modes: both},
+	{URI: ua.SecurityPolicyURIAes256Sha256RsaPss, Modes: both},
+}
+
+// policyName is a policy's URI without what all have in common.
+func policyName(uri string) string { return uri[strings.IndexByte(uri, '#')+1:] }
+
 var both = []ua.MessageSecurityMode{ua.MessageSecurityModeSign, ua.MessageSecurityModeSignAndEncrypt}
 
 // ownOf makes the server's certificate for a key of that size.
@@ -102,7 +114,7 @@ func config(tb testing.TB) channel.Config {
 	quiet := slog.New(slog.DiscardHandler)
 	return channel.Config{
 		Certificate: ownOf(tb, 2048), Trust: pki.TrustAll(quiet),
-		Policies: []channel.Policy{{URI: ua.SecurityPolicyURIBasic256Sha256, Modes: both}},
+		Policies: slices.Clone(everyPolicy),
 		Log:      quiet,
 	}
 }
@@ -194,24 +206,33 @@ var trusting = handler{serve: func(r *channel.Request) {
 	handler{}.Serve(r)
 }}
 
+// TestConversation: each policy in each mode, with keys of 2048 bits and, for ExtraPaddingSize (6.7.2.5), larger ones, and
+// with both mixed.
 func TestConversation(t *testing.T) {
+	type row struct {
+		name string
+		addr string
+		o    uatest.Options
+	}
 	cfg := config(t)
 	_, addr := listen(t, cfg, trusting)
 	large := cfg
 	large.Certificate = ownOf(t, 3072)
 	_, largeAddr := listen(t, large, trusting)
-	largeClient := secured(t, large, ua.MessageSecurityModeSignAndEncrypt)
-	largeClient.Identity = uatest.NewIdentity(t, uatest.Key(t, 3072, 1), nil, nil)
-	for _, row := range []struct {
-		name string
-		addr string
-		o    uatest.Options
-	}{
-		{"None", addr, uatest.Options{}},
-		{"Sign", addr, secured(t, cfg, ua.MessageSecurityModeSign)},
-		{"SignAndEncrypt", addr, secured(t, cfg, ua.MessageSecurityModeSignAndEncrypt)},
-		{"6.7.2.5 ExtraPaddingSize with keys above 2048 bits", largeAddr, largeClient},
-	} {
+	rows := []row{{"None", addr, uatest.Options{}}}
+	for _, p := range everyPolicy {
+		for _, mode := range both {
+			o := secured(t, cfg, mode)
+			o.Policy = p.URI
+			rows = append(rows, row{policyName(p.URI) + " " + mode.String(), addr, o})
+		}
+		for i, bits := range []int{2048, 3072} {
+			o := secured(t, large, both[1])
+			o.Policy, o.Identity = p.URI, uatest.NewIdentity(t, uatest.Key(t, bits, 1), nil, nil)
+			rows = append(rows, row{policyName(p.URI) + []string{" large server key", " large keys"}[i], largeAddr, o})
+		}
+	}
+	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			for _, buffer := range []uint32{8192, 8193, 65535, 1 << 20} {
 				o := row.o
@@ -275,32 +296,47 @@ func TestChannelTellsItsHandler(t *testing.T) {
 	}
 }
 
+// TestSignatures: what CreateSession and ActivateSession sign (Part 4, 5.6.2 and 5.6.3), with each policy's algorithm.
 func TestSignatures(t *testing.T) {
 	cfg := config(t)
-	var channels [2]*channel.Channel
 	got := make(chan *channel.Channel, 1)
 	_, addr := listen(t, cfg, handler{serve: func(r *channel.Request) { got <- r.Channel; handler{}.Serve(r) }})
-	for i, o := range []uatest.Options{{}, secured(t, cfg, ua.MessageSecurityModeSign)} {
-		c := connect(t, addr, o)
-		echo(t, c, 1, 1)
-		channels[i] = <-got
+	open := func(o uatest.Options) *channel.Channel {
+		echo(t, connect(t, addr, o), 1, 1)
+		return <-got
 	}
-	none, sec := channels[0], channels[1]
+	none := open(uatest.Options{})
 	if s, err := none.Sign([]byte("x")); err != nil || s.Signature != nil || s.Algorithm != "" {
 		t.Errorf("None: %v, %v", s, err)
 	}
 	if err := none.Verify(nil, []byte("x")); err != nil {
 		t.Errorf("None: %v", err)
 	}
+	for _, p := range everyPolicy {
+		t.Run(policyName(p.URI), func(t *testing.T) {
+			o := secured(t, cfg, both[0])
+			o.Policy = p.URI
+			testSignatures(t, cfg, p.URI, open(o))
+		})
+	}
+}
+
+func testSignatures(t *testing.T, cfg channel.Config, policy string, sec *channel.Channel) {
+	client, err := uapolicy.Asymmetric(policy, uatest.Key(t, 2048, 1), &cfg.Certificate.Key().PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
 	sig, err := sec.Sign([]byte("certificate"), []byte("nonce"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert := cfg.Certificate.Certificate()
-	if err := cert.CheckSignature(x509.SHA256WithRSA, []byte("certificatenonce"), sig.Signature); err != nil {
-		t.Errorf("server signature: %v", err)
+	if err := client.VerifySignature([]byte("certificatenonce"), sig.Signature); err != nil || sig.Algorithm != client.SignatureURI() {
+		t.Errorf("server signature by %s: %v", sig.Algorithm, err)
 	}
-	good := signature(t, "certificatenonce")
+	good := &ua.SignatureData{Algorithm: client.SignatureURI()}
+	if good.Signature, err = client.Signature([]byte("certificatenonce")); err != nil {
+		t.Fatal(err)
+	}
 	bad := *good
 	bad.Signature = bytes.Clone(bad.Signature)
 	bad.Signature[5]++
@@ -345,12 +381,13 @@ func TestGopcuaClient(t *testing.T) {
 		r.Reply(raw(b))
 	}})
 	me := uatest.ClientIdentity(t)
-	for _, mode := range []ua.MessageSecurityMode{ua.MessageSecurityModeNone, ua.MessageSecurityModeSign, ua.MessageSecurityModeSignAndEncrypt} {
+	ask := func(t *testing.T, policy string, mode ua.MessageSecurityMode) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
 		opts := []opcua.Option{opcua.AutoReconnect(false)}
 		if mode != ua.MessageSecurityModeNone {
 			opts = append(opts, opcua.Certificate(me.DER), opcua.PrivateKey(me.Key), opcua.SecurityFromEndpoint(&ua.EndpointDescription{
-				SecurityPolicyURI: ua.SecurityPolicyURIBasic256Sha256, SecurityMode: mode, ServerCertificate: cfg.Certificate.DER(),
+				SecurityPolicyURI: policy, SecurityMode: mode, ServerCertificate: cfg.Certificate.DER(),
 				UserIdentityTokens: []*ua.UserTokenPolicy{{TokenType: ua.UserTokenTypeAnonymous}},
 			}, ua.UserTokenTypeAnonymous))
 		}
@@ -359,13 +396,18 @@ func TestGopcuaClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := c.Dial(ctx); err != nil {
-			t.Fatalf("%v: %v", mode, err)
+			t.Fatalf("%s %v: %v", policy, mode, err)
 		}
+		defer c.Close(ctx)
 		resp, err := c.GetEndpoints(ctx)
 		if err != nil || len(resp.Endpoints) != 1 || len(resp.Endpoints[0].EndpointURL) != 20_000 {
-			t.Errorf("%v: %v, %v", mode, resp, err)
+			t.Errorf("%s %v: %v, %v", policy, mode, resp, err)
 		}
-		c.Close(ctx)
-		cancel()
+	}
+	ask(t, ua.SecurityPolicyURINone, ua.MessageSecurityModeNone)
+	for _, p := range everyPolicy {
+		for _, mode := range p.Modes {
+			ask(t, p.URI, mode)
+		}
 	}
 }

@@ -159,7 +159,7 @@ func FuzzChunk(f *testing.F) {
 }
 
 // FuzzOpenSecured is any body of an OpenSecureChannel request that was signed and encrypted as it should be, by any
-// certificate: what uapolicy and crypto/rsa get to see of a peer.
+// certificate: what crypto/rsa gets to see of a peer.
 func FuzzOpenSecured(f *testing.F) {
 	me := uatest.ClientIdentity(f)
 	f.Add([]byte{1, 0, 0xBE, 0x01, 0, 0}, me.DER)

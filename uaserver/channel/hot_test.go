@@ -56,15 +56,16 @@ func opened(tb testing.TB, h Handler, server, client net.Conn, mode ua.MessageSe
 	c.body = bodySize(c.chunk, mode)
 	t := &token{id: 3, created: time.Now(), life: time.Hour}
 	e := &ends{s: s, c: c, conn: client, mode: mode, chunk: make([]byte, 0, 1<<20), in: make([]byte, 1<<20)}
-	mine, theirs := bytes.Repeat([]byte{1}, nonceSize), bytes.Repeat([]byte{2}, nonceSize)
+	p := policies[ua.SecurityPolicyURIBasic256Sha256]
+	mine, theirs := bytes.Repeat([]byte{1}, p.nonce), bytes.Repeat([]byte{2}, p.nonce)
 	var err error
-	if e.keys, err = NewPeerKeys(theirs, mine, mode); err != nil {
+	if e.keys, err = NewPeerKeys(p.uri, theirs, mine, mode); err != nil {
 		tb.Fatal(err)
 	}
-	if err := t.recv.derive(mine, theirs, mode, cipher.NewCBCDecrypter); err != nil {
+	if err := t.recv.derive(p, mine, theirs, mode, cipher.NewCBCDecrypter); err != nil {
 		tb.Fatal(err)
 	}
-	if err := t.send.derive(theirs, mine, mode, cipher.NewCBCEncrypter); err != nil {
+	if err := t.send.derive(p, theirs, mine, mode, cipher.NewCBCEncrypter); err != nil {
 		tb.Fatal(err)
 	}
 	c.in.token, c.out.token, c.in.hello, c.in.expire = t, t, true, t.end()

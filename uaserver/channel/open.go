@@ -14,7 +14,6 @@ import (
 
 	"github.com/gopcua/opcua/id"
 	"github.com/gopcua/opcua/ua"
-	"github.com/gopcua/opcua/uapolicy"
 
 	"edged/drivers/tag"
 	"edged/uaserver/pki"
@@ -28,22 +27,11 @@ const (
 	maxBlocks = 16
 )
 
-// policy is a security policy that the package knows.
-type policy struct {
-	uri   string
-	nonce int // bytes of the nonces; 0: no keys
-}
-
-var policies = map[string]*policy{
-	ua.SecurityPolicyURINone:           {uri: ua.SecurityPolicyURINone},
-	ua.SecurityPolicyURIBasic256Sha256: {uri: ua.SecurityPolicyURIBasic256Sha256, nonce: nonceSize},
-}
-
 // openRequest is what counts in an OpenSecureChannel request.
 type openRequest struct {
 	policy      *policy
 	certificate []byte
-	asymmetric  *uapolicy.EncryptionAlgorithm // nil with policy None
+	asymmetric  *asymmetric // nil with policy None
 	seq, id     uint32
 	handle      uint32
 	renew       bool
@@ -69,10 +57,10 @@ func (c *Channel) open(b []byte) error {
 	nonce := make([]byte, q.policy.nonce)
 	rand.Read(nonce)
 	if q.policy.nonce > 0 {
-		if err := t.recv.derive(nonce, q.nonce, q.mode, cipher.NewCBCDecrypter); err != nil {
+		if err := t.recv.derive(q.policy, nonce, q.nonce, q.mode, cipher.NewCBCDecrypter); err != nil {
 			return insecure("keys: %v", err)
 		}
-		if err := t.send.derive(q.nonce, nonce, q.mode, cipher.NewCBCEncrypter); err != nil {
+		if err := t.send.derive(q.policy, q.nonce, nonce, q.mode, cipher.NewCBCEncrypter); err != nil {
 			return insecure("keys: %v", err)
 		}
 		c.in.nonce = bytes.Clone(q.nonce)
@@ -151,16 +139,17 @@ func (c *Channel) openCertificate(b []byte, q *openRequest) error {
 	q.certificate, q.asymmetric = c.certificate, c.asymmetric
 	if c.id == 0 {
 		q.certificate = bytes.Clone(chain[0].Raw)
-		q.asymmetric, err = uapolicy.Asymmetric(q.policy.uri, c.s.cfg.Certificate.Key(), chain[0].PublicKey.(*rsa.PublicKey))
-	}
-	if err != nil {
-		return insecure("certificate %v: %v", pki.ThumbprintOf(chain[0].Raw), err)
+		peer, ok := chain[0].PublicKey.(*rsa.PublicKey)
+		if !ok {
+			return insecure("certificate %v: key is not RSA", pki.ThumbprintOf(chain[0].Raw))
+		}
+		q.asymmetric = &asymmetric{policy: q.policy, own: c.s.cfg.Certificate.Key(), peer: peer}
 	}
 	return nil
 }
 
 // decrypt opens the asymmetrically secured part of b, which begins at header (Part 6, 6.7.2 and 6.7.4).
-func (c *Channel) decrypt(b []byte, header int, asym *uapolicy.EncryptionAlgorithm) ([]byte, error) {
+func (c *Channel) decrypt(b []byte, header int, asym *asymmetric) ([]byte, error) {
 	block := c.s.cfg.Certificate.Key().Size()
 	sealed := b[header:]
 	if len(sealed) == 0 || len(sealed)%block != 0 || len(sealed)/block > maxBlocks {
@@ -168,18 +157,18 @@ func (c *Channel) decrypt(b []byte, header int, asym *uapolicy.EncryptionAlgorit
 	}
 	var plain []byte
 	err := c.s.private(func() (err error) {
-		plain, err = asym.Decrypt(sealed)
+		plain, err = asym.open(sealed)
 		return err
 	})
 	if err != nil {
 		return nil, insecure("decryption: %v", err)
 	}
-	n := len(plain) - asym.RemoteSignatureLength()
+	n := len(plain) - asym.peer.Size()
 	if n < seqSize {
 		return nil, insecure("encrypted part is too short")
 	}
 	signed := append(slices.Clone(b[:header]), plain[:n]...)
-	if err := guard(func() error { return asym.VerifySignature(signed, plain[n:]) }); err != nil {
+	if err := asym.verify(signed, plain[n:]); err != nil {
 		return nil, insecure("signature: %v", err)
 	}
 	plain, ok := unpad(plain[:n], paddingWidth(block))
@@ -299,14 +288,13 @@ func (c *Channel) sendOpen(q *openRequest, t *token, nonce []byte) error {
 
 // encrypt pads, signs and encrypts b from header on, and sets its size (Part 6, 6.7.2 and 6.7.4). The caller has a place
 // for a private key operation.
-func (c *Channel) encrypt(b []byte, header int, asym *uapolicy.EncryptionAlgorithm) ([]byte, error) {
+func (c *Channel) encrypt(b []byte, header int, asym *asymmetric) ([]byte, error) {
 	if asym == nil {
 		binary.LittleEndian.PutUint32(b[4:], uint32(len(b)))
 		return b, nil
 	}
-	width := paddingWidth(asym.BlockSize())
-	block := asym.PlaintextBlockSize()
-	n := len(b) - header + width + asym.SignatureLength()
+	width, block := paddingWidth(asym.peer.Size()), asym.plainBlock()
+	n := len(b) - header + width + asym.own.Size()
 	pad := (block - n%block) % block
 	for range pad + 1 {
 		b = append(b, byte(pad))
@@ -314,30 +302,14 @@ func (c *Channel) encrypt(b []byte, header int, asym *uapolicy.EncryptionAlgorit
 	if width == 2 {
 		b = append(b, byte(pad>>8))
 	}
-	size := header + (n+pad)/block*asym.BlockSize()
+	size := header + (n+pad)/block*asym.peer.Size()
 	if size > c.chunk {
 		return nil, fmt.Errorf("%d bytes do not fit into the client's buffer of %d", size, c.chunk)
 	}
 	binary.LittleEndian.PutUint32(b[4:], uint32(size))
-	err := aside(func() error {
-		sig, err := asym.Signature(b)
-		if err != nil {
-			return err
-		}
-		sealed, err := asym.Encrypt(append(b[header:len(b):len(b)], sig...))
-		b = append(b[:header], sealed...)
-		return err
-	})
-	return b, err
-}
-
-// guard runs f and turns a panic into an error: uapolicy and crypto/rsa work on a peer's key and ciphertext here, and no
-// peer may end the process.
-func guard(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
-		}
-	}()
-	return f()
+	sig, err := asym.sign(b)
+	if err != nil {
+		return nil, err
+	}
+	return asym.appendSealed(b[:header:header], append(b[header:], sig...))
 }

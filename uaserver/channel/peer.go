@@ -2,6 +2,7 @@ package channel
 
 import (
 	"crypto/cipher"
+	"fmt"
 
 	"github.com/gopcua/opcua/ua"
 )
@@ -10,7 +11,7 @@ import (
 // (Part 6, 6.7.2). The message's part follows it.
 const HeaderSize = headerSize
 
-// ChunkSize is the size of a symmetric chunk that carries n bytes of a message under Basic256Sha256, or with mode None.
+// ChunkSize is the size of a symmetric chunk that carries n bytes of a message under any of the policies.
 func ChunkSize(n int, mode ua.MessageSecurityMode) int { return sealedSize(n, mode) }
 
 // ChunkBody is how many bytes of a message fit into a symmetric chunk of at most limit bytes.
@@ -22,20 +23,24 @@ func PutHeader(b []byte, kind string, channel, token, seq, request uint32) {
 	putHeader(b, kind, channel, token, seq, request)
 }
 
-// PeerKeys are the keys of one token at the client's end, under Basic256Sha256. Nothing is allocated when they are used.
+// PeerKeys are the keys of one token at the client's end. Nothing is allocated when they are used.
 // One goroutine may seal while another opens.
 type PeerKeys struct {
 	mode       ua.MessageSecurityMode
 	send, recv keys
 }
 
-// NewPeerKeys derives a token's keys from the nonces of both ends (Part 6, 6.7.5).
-func NewPeerKeys(client, server []byte, mode ua.MessageSecurityMode) (*PeerKeys, error) {
+// NewPeerKeys derives a token's keys under a policy from the nonces of both ends (Part 6, 6.7.5).
+func NewPeerKeys(uri string, client, server []byte, mode ua.MessageSecurityMode) (*PeerKeys, error) {
+	p := policies[uri]
+	if p == nil || p.nonce == 0 {
+		return nil, fmt.Errorf("channel: policy %q has no keys", uri)
+	}
 	k := &PeerKeys{mode: mode}
-	if err := k.send.derive(server, client, mode, cipher.NewCBCEncrypter); err != nil {
+	if err := k.send.derive(p, server, client, mode, cipher.NewCBCEncrypter); err != nil {
 		return nil, err
 	}
-	return k, k.recv.derive(client, server, mode, cipher.NewCBCDecrypter)
+	return k, k.recv.derive(p, client, server, mode, cipher.NewCBCDecrypter)
 }
 
 // Seal pads, signs and encrypts a chunk in place: b has ChunkSize bytes, its header and n bytes of a message are set.

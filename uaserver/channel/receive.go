@@ -65,6 +65,9 @@ func (c *Channel) converse() error {
 			return errEnd
 		}
 		c.in.consume()
+		if c.in.r == c.in.w {
+			c.in.raw.giveWay()
+		}
 	}
 }
 
@@ -129,7 +132,7 @@ func (c *Channel) receive(b []byte) error {
 		c.in.hello = true
 		return c.hello(b)
 	case 'O':
-		return c.open(b)
+		return aside(func() error { return c.open(b) })
 	}
 	plain, err := c.unseal(b)
 	if err != nil {
@@ -420,5 +423,6 @@ func (in *input) discard(conn net.Conn, linger time.Duration) {
 func (in *input) finish() {
 	in.forget()
 	in.drop()
+	in.raw.finish()
 	in.request = Request{}
 }

@@ -28,6 +28,7 @@ type Server struct {
 	keys    chan struct{} // a place for each private key operation at a time
 	refused chan struct{} // a place for each connection that is being told that there is no room
 	ids     atomic.Uint32 // last SecureChannelId
+	busy    atomic.Int32  // connections that found something at their last read
 
 	refusals refusals
 
@@ -250,10 +251,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) private(f func() error) error {
 	s.keys <- struct{}{}
 	defer func() { <-s.keys }()
-	return aside(f)
+	return guard(f)
 }
 
-// aside runs f beside the read goroutine, whose stack so stays small.
+// aside runs f, which works on certificates or with RSA, beside the read goroutine, whose stack so stays small.
 func aside(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- guard(f) }()

@@ -13,12 +13,10 @@ import (
 	"github.com/gopcua/opcua/ua"
 )
 
-// Sizes of Basic256Sha256 (Part 7): HMAC-SHA2-256 signs, AES256-CBC encrypts.
+// Sizes that all policies have (Part 7): HMAC-SHA2-256 signs with a key of 256 bits, AES-CBC encrypts.
 const (
-	nonceSize = 32
 	macSize   = sha256.Size
 	macKey    = 32
-	cbcKey    = 32
 	blockSize = aes.BlockSize
 
 	secureFrom = 16 // where the encrypted part of a symmetric chunk begins: behind message and security header
@@ -56,14 +54,14 @@ type keys struct {
 }
 
 // derive sets the keys of one direction (Part 6, 6.7.5): secret is the receiver's nonce, seed the sender's.
-func (k *keys) derive(secret, seed []byte, mode ua.MessageSecurityMode, newMode func(cipher.Block, []byte) cipher.BlockMode) error {
-	stream := pSHA256(secret, seed, macKey+cbcKey+blockSize)
+func (k *keys) derive(p *policy, secret, seed []byte, mode ua.MessageSecurityMode, newMode func(cipher.Block, []byte) cipher.BlockMode) error {
+	stream := pSHA256(secret, seed, macKey+p.cbcKey+blockSize)
 	k.mac = hmac.New(sha256.New, stream[:macKey])
 	if mode != ua.MessageSecurityModeSignAndEncrypt {
 		return nil
 	}
-	copy(k.iv[:], stream[macKey+cbcKey:])
-	block, err := aes.NewCipher(stream[macKey : macKey+cbcKey])
+	copy(k.iv[:], stream[macKey+p.cbcKey:])
+	block, err := aes.NewCipher(stream[macKey : macKey+p.cbcKey])
 	if err != nil {
 		return err
 	}

@@ -239,7 +239,7 @@ func (c *conn) opened(b []byte) error {
 	}
 	t := token{id: resp.SecurityToken.TokenID}
 	if c.peer.asym != nil {
-		if t.keys, err = channel.NewPeerKeys(c.nonce, resp.ServerNonce, c.peer.mode); err != nil {
+		if t.keys, err = channel.NewPeerKeys(c.peer.uri, c.nonce, resp.ServerNonce, c.peer.mode); err != nil {
 			return err
 		}
 	}
