@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,7 +82,7 @@ func defaultSite(file string) *site {
 			Name:           "edged",
 			ApplicationURI: "urn:edged:" + hostName(),
 			Security: securitySettings{
-				Policies:  []string{policyBasic256Sha256},
+				Policies:  slices.Clone(securePolicies),
 				Modes:     []string{modeSign, modeSignAndEncrypt},
 				Anonymous: anonymousNone,
 			},

@@ -25,7 +25,7 @@ var siteNotes = map[string]keyNote{
 	"server.name":                   {doc: "Application name, for people.", value: "edged"},
 	"server.application_uri":        {doc: "Identity of the server and part of its certificate. Default: urn:edged: and the host name.", pattern: `^[A-Za-z][A-Za-z0-9+.-]*:[^ ]*$`, example: "urn:edged:boiler-house"},
 	"server.security":               {doc: "Who may connect, and how."},
-	"server.security.policies":      {doc: "Security policies. None must be named to be had.", value: []any{"Basic256Sha256"}},
+	"server.security.policies":      {doc: "Security policies. None must be named to be had.", value: []any{"Basic256Sha256", "Aes128_Sha256_RsaOaep", "Aes256_Sha256_RsaPss"}},
 	"server.security.modes":         {doc: "Modes of every policy but None.", value: []any{"Sign", "SignAndEncrypt"}},
 	"server.security.anonymous":     {doc: "What a client without a user may do.", value: "none"},
 	"server.security.trust_all":     {doc: "Take any valid client certificate, with a warning in the log.", value: false},

@@ -11,8 +11,10 @@ import (
 
 // The words of server.security.
 const (
-	policyNone           = "None"
-	policyBasic256Sha256 = "Basic256Sha256"
+	policyNone                = "None"
+	policyBasic256Sha256      = "Basic256Sha256"
+	policyAes128Sha256RsaOaep = "Aes128_Sha256_RsaOaep"
+	policyAes256Sha256RsaPss  = "Aes256_Sha256_RsaPss"
 
 	modeNone           = "None"
 	modeSign           = "Sign"
@@ -23,8 +25,12 @@ const (
 	anonymousWrite = "write"
 )
 
-// policiesToCome are known by name, so that a file that names one hears more than "unknown".
-var policiesToCome = []string{"Aes128_Sha256_RsaOaep", "Aes256_Sha256_RsaPss", "Basic256", "Basic128Rsa15"}
+// securePolicies are the policies that sign and encrypt; together they are the default.
+var securePolicies = []string{policyBasic256Sha256, policyAes128Sha256RsaOaep, policyAes256Sha256RsaPss}
+
+// deprecatedPolicies are known by name, so that a file that names one hears more than "unknown". They stand on SHA-1, and
+// Basic128Rsa15 on an encryption that peers can use as an oracle as well.
+var deprecatedPolicies = []string{"Basic256", "Basic128Rsa15"}
 
 func (r *siteReader) server(n *node) {
 	s := &r.site.Server
@@ -68,11 +74,11 @@ func (r *siteReader) security(n *node) {
 func (r *siteReader) policies(n *node) []string {
 	var out []string
 	for _, v := range r.list(n, "server.security: policies") {
-		if v.kind == scalarNode && slices.Contains(policiesToCome, v.text) {
-			r.fault(v, "server.security: policy %s is not available in this version: choose %s or %s", v.text, policyBasic256Sha256, policyNone)
+		if v.kind == scalarNode && slices.Contains(deprecatedPolicies, v.text) {
+			r.fault(v, "server.security: policy %s is deprecated and not available: choose %s, %s or %s", v.text, policyBasic256Sha256, policyAes128Sha256RsaOaep, policyAes256Sha256RsaPss)
 			continue
 		}
-		p := r.choice(v, "server.security: policy", policyBasic256Sha256, policyNone)
+		p := r.choice(v, "server.security: policy", append(slices.Clone(securePolicies), policyNone)...)
 		if p != "" && slices.Contains(out, p) {
 			r.fault(v, "server.security: policy %s is named twice: remove one", p)
 			continue
@@ -80,7 +86,7 @@ func (r *siteReader) policies(n *node) []string {
 		out = append(out, p)
 	}
 	if n.kind == listNode && len(n.items) == 0 {
-		r.fault(n, "server.security: policies is empty: name %s or %s", policyBasic256Sha256, policyNone)
+		r.fault(n, "server.security: policies is empty: name some of %s and %s", strings.Join(securePolicies, ", "), policyNone)
 	}
 	return out
 }

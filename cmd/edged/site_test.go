@@ -65,7 +65,7 @@ var mistakeRows = []struct {
 	{"listen port", "server: {listen: §\"0.0.0.0:66000\"}\n" + oneDevice, []string{"0 to 65535"}},
 	{"web", "web: {listen: §everywhere}\n" + oneDevice, []string{"web: listen"}},
 	{"uri", "server: {application_uri: §boiler house}\n" + oneDevice, []string{"urn:edged:boiler-house"}},
-	{"policy to come", "server: {security: {policies: [§Aes128_Sha256_RsaOaep]}}\n" + oneDevice, []string{"not available in this version"}},
+	{"deprecated policy", "server: {security: {policies: [None, §Basic256]}}\n" + oneDevice, []string{"deprecated and not available"}},
 	{"policy misspelt", "server: {security: {policies: [§Basic256Sha265]}}\n" + oneDevice, []string{"did you mean Basic256Sha256?"}},
 	{"policy twice", "server: {security: {policies: [None, §None]}}\n" + oneDevice, []string{"named twice"}},
 	{"no policy", "server: {security: {policies: §[]}}\n" + oneDevice, []string{"policies is empty"}},
