@@ -25,14 +25,9 @@ const (
 	certFile = "certificate.der"
 	keyFile  = "key.pem"
 
-	keyBits   = 2048
-	validFor  = 10 // years
-	warnAhead = 60 * 24 * time.Hour
+	keyBits  = 2048
+	validFor = 10 // years
 )
-
-// clockFloor is a time that has certainly passed. A box without a battery-backed clock starts in 1970; a certificate made
-// by such a clock would have ended before it is used (field report C10).
-var clockFloor = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Own is the gateway's certificate and its private key.
 type Own struct {
@@ -71,20 +66,25 @@ func Open(dir string, id Identity, log *slog.Logger) (*Own, error) {
 	if id.ApplicationURI == "" {
 		return nil, errors.New("own certificate: no application URI is configured")
 	}
-	dir = filepath.Join(dir, "own")
+	dir = filepath.Join(dir, OwnFolder)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("own certificate: %w", err)
 	}
-	key, err := openKey(filepath.Join(dir, keyFile), filepath.Join(dir, certFile))
-	if err != nil {
-		return nil, err
-	}
-	own, err := openCertificate(filepath.Join(dir, certFile), key, id, log)
+	own, err := openOwn(dir, id, log)
 	if err != nil {
 		return nil, err
 	}
 	own.warn(id, time.Now(), log)
 	return own, nil
+}
+
+// openOwn loads what there is in dir, and makes what is missing.
+func openOwn(dir string, id Identity, log *slog.Logger) (*Own, error) {
+	key, err := openKey(filepath.Join(dir, keyFile), filepath.Join(dir, certFile))
+	if err != nil {
+		return nil, err
+	}
+	return openCertificate(filepath.Join(dir, certFile), key, id, log)
 }
 
 // openKey loads the key, or makes it where there is neither key nor certificate yet.
@@ -94,7 +94,7 @@ func openKey(path, certPath string) (*rsa.PrivateKey, error) {
 		if _, err := os.Stat(certPath); err == nil {
 			return nil, fmt.Errorf("own certificate: %s has no key %s: bring the key back, or remove the certificate to have both made anew", certPath, path)
 		}
-		return makeKey(path)
+		return makeKey(path, keyBits)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("own certificate: %w", err)
@@ -125,8 +125,8 @@ func openKey(path, certPath string) (*rsa.PrivateKey, error) {
 	return key, nil
 }
 
-func makeKey(path string) (*rsa.PrivateKey, error) {
-	key, err := rsa.GenerateKey(rand.Reader, keyBits)
+func makeKey(path string, bits int) (*rsa.PrivateKey, error) {
+	key, err := rsa.GenerateKey(rand.Reader, bits)
 	if err != nil {
 		return nil, fmt.Errorf("own certificate: %w", err)
 	}
@@ -176,7 +176,8 @@ func NewOwn(cert *x509.Certificate, key *rsa.PrivateKey) *Own {
 }
 
 // Make returns a self-signed application instance certificate (Part 6, 6.2.2) as DER. It is back-dated by a day, for
-// peers whose clocks are behind.
+// peers whose clocks are behind. Where the clock reads a time before this program was built, it is valid from that day
+// on, and ends as if it had been made when the program was: the clock will be put right (field report C10).
 func Make(key *rsa.PrivateKey, id Identity, now time.Time) ([]byte, error) {
 	uri, err := url.Parse(id.ApplicationURI)
 	if err != nil {
@@ -185,15 +186,16 @@ func Make(key *rsa.PrivateKey, id Identity, now time.Time) ([]byte, error) {
 	serial := make([]byte, 16)
 	rand.Read(serial)
 	serial[0] &= 0x7F // positive in 16 bytes (RFC 5280, 4.1.2.2)
-	if now.Before(clockFloor) {
-		now = clockFloor
+	from := now.Add(-24 * time.Hour)
+	if from.Unix() < 0 {
+		from = time.Unix(0, 0) // some peers know no time before
 	}
 	subject := sha1.Sum(x509.MarshalPKCS1PublicKey(&key.PublicKey)) // RFC 5280, 4.2.1.2
 	t := &x509.Certificate{
 		SerialNumber: new(big.Int).SetBytes(serial),
 		Subject:      pkix.Name{CommonName: id.Name, Organization: []string{"edged"}},
-		NotBefore:    now.Add(-24 * time.Hour),
-		NotAfter:     now.AddDate(validFor, 0, 0),
+		NotBefore:    from,
+		NotAfter:     atLeast(now).AddDate(validFor, 0, 0),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageContentCommitment | x509.KeyUsageKeyEncipherment |
 			x509.KeyUsageDataEncipherment | x509.KeyUsageCertSign,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -212,11 +214,11 @@ func Make(key *rsa.PrivateKey, id Identity, now time.Time) ([]byte, error) {
 	return x509.CreateCertificate(rand.Reader, t, t, &key.PublicKey, key)
 }
 
-// warn tells what no longer fits (field report C8) and when the certificate ends (C9).
+// warn tells what no longer fits (field report C8). When it ends is for Watch to tell.
 func (o *Own) warn(id Identity, now time.Time, log *slog.Logger) {
 	log = log.With("thumbprint", o.thumbprint)
 	if uri := URI(o.cert); uri != id.ApplicationURI {
-		log.Warn("own certificate names another application URI: clients may refuse it; renew it when they can be told", "certificate", uri, "configured", id.ApplicationURI)
+		log.Warn("own certificate names another application URI: clients may refuse it; renew it when they can be told (edged certs renew)", "certificate", uri, "configured", id.ApplicationURI)
 	}
 	var missing []string
 	for _, h := range id.Hosts {
@@ -225,15 +227,10 @@ func (o *Own) warn(id Identity, now time.Time, log *slog.Logger) {
 		}
 	}
 	if missing != nil {
-		log.Warn("own certificate lacks names of this host: clients that check names may refuse it; renew it when they can be told", "missing", missing)
+		log.Warn("own certificate lacks names of this host: clients that check names may refuse it; renew it when they can be told (edged certs renew)", "missing", missing)
 	}
-	switch left := o.cert.NotAfter.Sub(now); {
-	case now.Before(o.cert.NotBefore):
+	if now.Before(o.cert.NotBefore) {
 		log.Warn("own certificate is not valid yet by this clock: check the clock", "clock", now.UTC(), "from", o.cert.NotBefore)
-	case left <= 0:
-		log.Warn("own certificate has expired: clients may refuse it; renew it", "end", o.cert.NotAfter, "clock", now.UTC())
-	case left < warnAhead:
-		log.Warn("own certificate ends soon: renew it", "days", int(left/(24*time.Hour)), "end", o.cert.NotAfter)
 	}
 }
 

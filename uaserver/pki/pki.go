@@ -129,7 +129,8 @@ func checkSignatures(chain []*x509.Certificate) (complete bool, _ error) {
 		case weak(c.SignatureAlgorithm):
 			return false, refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: signed with %v: SHA-256 or better is needed", ThumbprintOf(c.Raw), c.SignatureAlgorithm)
 		case i+1 < len(chain):
-			err = c.CheckSignatureFrom(chain[i+1])
+			// Whether the issuer may issue is a later step.
+			err = chain[i+1].CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature)
 		case selfIssued(c):
 			complete = true
 			err = c.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature)
@@ -158,7 +159,7 @@ func checkTime(chain []*x509.Certificate, now time.Time) error {
 		if i > 0 {
 			code = ua.StatusBadCertificateIssuerTimeInvalid
 		}
-		if now.Before(c.NotBefore) {
+		if atLeast(now).Before(c.NotBefore) {
 			return refuse(code, "certificate %v: not valid before %v, and this clock says %v: check the clocks", ThumbprintOf(c.Raw), c.NotBefore.UTC(), now.UTC())
 		}
 		if now.After(c.NotAfter) {
@@ -168,11 +169,18 @@ func checkTime(chain []*x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// checkUse is the certificate usage step. It is tolerant: many clients' certificates leave usages out, so only one that
-// states key usages without digitalSignature is refused, which could not have signed its OpenSecureChannel request.
-func checkUse(c *x509.Certificate) error {
-	if c.KeyUsage != 0 && c.KeyUsage&x509.KeyUsageDigitalSignature == 0 {
+// checkUse is the certificate usage step. It is tolerant with the first: many clients' certificates leave usages out, so
+// only one that states key usages without digitalSignature is refused, which could not have signed its OpenSecureChannel
+// request. The others have to be authorities, with no more authorities below them than they allow (RFC 5280, 4.2.1.9).
+func checkUse(chain []*x509.Certificate) error {
+	if c := chain[0]; c.KeyUsage != 0 && c.KeyUsage&x509.KeyUsageDigitalSignature == 0 {
 		return refuse(ua.StatusBadCertificateUseNotAllowed, "certificate %v: key usage lacks digitalSignature", ThumbprintOf(c.Raw))
+	}
+	for i, c := range chain[1:] {
+		limited := c.MaxPathLen > 0 || c.MaxPathLen == 0 && c.MaxPathLenZero
+		if !c.IsCA || c.KeyUsage != 0 && c.KeyUsage&x509.KeyUsageCertSign == 0 || limited && i > c.MaxPathLen {
+			return refuse(ua.StatusBadCertificateIssuerUseNotAllowed, "certificate %v (%s) may not issue certificates such as %v", ThumbprintOf(c.Raw), c.Subject, ThumbprintOf(chain[0].Raw))
+		}
 	}
 	return nil
 }

@@ -1,9 +1,7 @@
 package pki
 
 import (
-	"bytes"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,11 +17,8 @@ import (
 )
 
 const (
-	maxRejected = 64              // files in dir/rejected; the oldest goes first
-	maxTrusted  = 10_000          // certificates read from dir/trusted
-	maxFile     = 64 * 1024       // bytes of one of them
-	settled     = 2 * time.Second // a folder changed less than this ago may change again under the same time stamp
-	rejectEvery = time.Second     // one more rejected file, beyond a burst of maxRejected: a flood does not wear out the flash
+	maxRejected = 64          // files in dir/rejected; the oldest goes first
+	rejectEvery = time.Second // one more rejected file, beyond a burst of maxRejected: a flood does not wear out the flash
 )
 
 type trustAll struct{}
@@ -44,21 +39,20 @@ func (trustAll) Check(chain []*x509.Certificate, now time.Time) error {
 	if err := checkTime(chain[:1], now); err != nil {
 		return err
 	}
-	return checkUse(chain[0])
+	return checkUse(chain[:1])
 }
 
-// Folder trusts what lies in dir/trusted: certificates of clients, and of those who issued them, as DER or PEM. What it
-// refuses it keeps in dir/rejected, whence a person can move it to trusted; no restart is needed.
+// Folder trusts what lies in dir/trusted: certificates of clients, and of those who issued them, as DER or PEM. What lies
+// in dir/issuers completes chains and is not trusted by itself. Both may hold revocation lists. What it refuses as not
+// trusted it keeps in dir/rejected, whence a person can move it to trusted; no restart is needed.
 type Folder struct {
 	trusted  string
 	rejected string
 	log      *slog.Logger
 
-	mu      sync.Mutex // guards changed to unread
-	changed time.Time  // of the folder, when it was read
-	read    time.Time
-	certs   map[Thumbprint]*x509.Certificate
-	unread  map[string]bool // files that could not be read, told once
+	mu    sync.Mutex // guards lists and bare
+	lists lists
+	bare  map[Thumbprint]bool // issuers without a revocation list, told once
 
 	rejecting sync.Mutex // guards the rejected folder, keep and keepFrom; held while a file is written, which trusted clients do not wait for
 	keep      int        // files that may still be written to rejected in this burst
@@ -70,9 +64,10 @@ func OpenFolder(dir string, log *slog.Logger) (*Folder, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	f := &Folder{trusted: filepath.Join(dir, "trusted"), rejected: filepath.Join(dir, "rejected"), log: log,
-		unread: map[string]bool{}, keep: maxRejected, keepFrom: time.Now()}
-	for _, d := range []string{f.trusted, f.rejected} {
+	f := &Folder{trusted: filepath.Join(dir, TrustedFolder), rejected: filepath.Join(dir, RejectedFolder), log: log,
+		bare: map[Thumbprint]bool{}, keep: maxRejected, keepFrom: time.Now()}
+	f.lists = lists{trusted: f.trusted, issuers: filepath.Join(dir, IssuersFolder), log: log}
+	for _, d := range []string{f.trusted, f.lists.issuers, f.rejected} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, fmt.Errorf("certificates: %w", err)
 		}
@@ -80,9 +75,11 @@ func OpenFolder(dir string, log *slog.Logger) (*Folder, error) {
 	return f, nil
 }
 
-// Check trusts a certificate that is in the folder, or whose issuer is. The steps are those of Part 4, 6.1.3, in its order.
+// Check trusts a certificate that is in the folder, or whose issuer is. The steps are those of Part 4, 6.1.3, in its
+// order; a host name is the client's to check, and the application URI is compared when a session is created. A
+// certificate that is trusted by itself needs no complete chain, but where its issuers are at hand they are checked.
 func (f *Folder) Check(chain []*x509.Certificate, now time.Time) error {
-	chain, known := f.lookup(chain)
+	chain, known, revoked := f.lookup(chain)
 	full, err := checkSignatures(chain)
 	if err != nil {
 		return err
@@ -98,93 +95,73 @@ func (f *Folder) Check(chain []*x509.Certificate, now time.Time) error {
 	if err := checkTime(chain, now); err != nil {
 		return err
 	}
-	return checkUse(chain[0])
+	if err := checkUse(chain); err != nil {
+		return err
+	}
+	return f.checkRevocation(chain, revoked, now)
 }
 
-// lookup is complete on the folder as it is now.
-func (f *Folder) lookup(chain []*x509.Certificate) (_ []*x509.Certificate, known bool) {
+// lookup is what the folders say now: the chain completed, whether one of it is trusted, and the revocation lists of each
+// one's issuer.
+func (f *Folder) lookup(chain []*x509.Certificate) (_ []*x509.Certificate, known bool, revoked [][]*revocation) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.load(); err != nil {
-		// The last list that could be read stays in force: a failing disk must not lock out who was trusted.
+	if err := f.lists.refresh(time.Now()); err != nil {
+		// The last lists that could be read stay in force: a failing disk must not lock out who was trusted.
 		f.log.Error("trusted certificates: folder cannot be read", "error", err)
 	}
-	return f.complete(chain)
+	chain, known = f.lists.complete(chain)
+	for _, c := range chain {
+		revoked = append(revoked, f.lists.revocations[string(c.RawIssuer)])
+	}
+	return chain, known, revoked
 }
 
-// complete cuts the chain behind the first certificate that is in the folder, and where the client left issuers out, takes
-// them from there. known says that the chain ends in a certificate of the folder; whether each link holds is for
-// checkSignatures.
-func (f *Folder) complete(chain []*x509.Certificate) (_ []*x509.Certificate, known bool) {
-	chain = slices.Clip(linked(chain))
-	for i, c := range chain {
-		if _, ok := f.certs[ThumbprintOf(c.Raw)]; ok {
-			return chain[:i+1], true
+// checkRevocation is the last two steps: find revocation lists, and look into them. An issuer without any list is let
+// pass, with a word in the log: many plants' authorities publish none. Where there is one, it has to be current.
+func (f *Folder) checkRevocation(chain []*x509.Certificate, revoked [][]*revocation, now time.Time) error {
+	for i, c := range chain[:len(chain)-1] {
+		issuer := chain[i+1]
+		gone, unknown := ua.StatusBadCertificateRevoked, ua.StatusBadCertificateRevocationUnknown
+		if i > 0 {
+			gone, unknown = ua.StatusBadCertificateIssuerRevoked, ua.StatusBadCertificateIssuerRevocationUnknown
 		}
-	}
-	last := chain[len(chain)-1]
-	if selfIssued(last) {
-		return chain, false
-	}
-	for _, t := range f.certs {
-		if bytes.Equal(t.RawSubject, last.RawIssuer) && last.CheckSignatureFrom(t) == nil {
-			return append(chain, t), true
-		}
-	}
-	return chain, false
-}
-
-// load reads the folder again if it has changed. A change within the grain of the file system's clock would not be seen,
-// so a folder is not believed settled before that has passed.
-func (f *Folder) load() error {
-	info, err := os.Stat(f.trusted)
-	if err != nil {
-		return err
-	}
-	if f.certs != nil && info.ModTime().Equal(f.changed) && f.read.Sub(f.changed) > settled {
-		return nil
-	}
-	files, err := os.ReadDir(f.trusted)
-	if err != nil {
-		return err
-	}
-	certs := map[Thumbprint]*x509.Certificate{}
-	unread := map[string]bool{}
-	now := time.Now()
-	for _, e := range files {
-		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || len(certs) >= maxTrusted {
+		if len(revoked[i]) == 0 {
+			f.tellBare(issuer)
 			continue
 		}
-		cert, err := readCertificate(filepath.Join(f.trusted, e.Name()))
-		if err != nil {
-			if !f.unread[e.Name()] {
-				f.log.Warn("trusted certificates: file is left out", "file", e.Name(), "error", err)
+		current, why := false, "none is signed by this issuer"
+		for _, r := range revoked[i] {
+			if !r.signedBy(issuer) {
+				continue
 			}
-			unread[e.Name()] = true
-			continue
+			if r.holds(c) {
+				return refuse(gone, "certificate %v (%s) was revoked by its issuer (%s): the client needs a new one", ThumbprintOf(c.Raw), c.Subject, r.file)
+			}
+			ok, because := r.current(now)
+			if ok {
+				current = true
+			} else {
+				why = because
+			}
 		}
-		certs[ThumbprintOf(cert.Raw)] = cert
+		if !current {
+			return refuse(unknown, "certificate %v (%s): whether it was revoked is not known: %s: put a current revocation list of %s into %s", ThumbprintOf(c.Raw), c.Subject, why, issuer.Subject, f.lists.issuers)
+		}
 	}
-	f.certs, f.unread, f.changed, f.read = certs, unread, info.ModTime(), now
 	return nil
 }
 
-func readCertificate(path string) (*x509.Certificate, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
+// tellBare logs once that an issuer has no revocation list.
+func (f *Folder) tellBare(issuer *x509.Certificate) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	print := ThumbprintOf(issuer.Raw)
+	if f.bare[print] || len(f.bare) >= maxFiles {
+		return
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("not a file of at most %d bytes", maxFile)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	if block, _ := pem.Decode(b); block != nil {
-		b = block.Bytes
-	}
-	return x509.ParseCertificate(b)
+	f.bare[print] = true
+	f.log.Warn("issuer has no revocation list: what it revoked is not known", "issuer", issuer.Subject, "thumbprint", print, "folder", f.lists.issuers)
 }
 
 // reject keeps a refused certificate for a person to look at, the newest maxRejected of them.
