@@ -32,7 +32,9 @@ func namespaceMetadata(index uint16, uri, version string) (nodes []*address.Node
 	link := func(from wire.NodeID, kind uint32, to wire.NodeID) {
 		refs = append(refs, address.Reference{Source: from, Type: wire.NumericID(0, kind), Target: to})
 	}
-	nodes = append(nodes, &address.Node{ID: object, Class: ua.NodeClassObject, BrowseNS: index, BrowseName: uri})
+	nodes = append(nodes, &address.Node{
+		ID: object, BrowseName: uri, Attributes: &address.Attributes{Class: ua.NodeClassObject, BrowseNS: index},
+	})
 	link(wire.NumericID(0, id.Server_Namespaces), id.HasComponent, object)
 	link(object, id.HasTypeDefinition, wire.NumericID(0, id.NamespaceMetadataType))
 	for _, p := range []struct {
@@ -50,9 +52,10 @@ func namespaceMetadata(index uint16, uri, version string) (nodes []*address.Node
 		{"StaticStringNodeIdPattern", id.String, -1, tag.Of("")},
 	} {
 		n := &address.Node{
-			ID: wire.TextID(address.NamespaceApplication, object.Str+"/"+p.name), Class: ua.NodeClassVariable,
-			BrowseName: p.name, DataType: wire.NumericID(0, p.dataType), Rank: p.rank,
-			Access: ua.AccessLevelTypeCurrentRead, Value: p.value,
+			ID: wire.TextID(address.NamespaceApplication, object.Str+"/"+p.name), BrowseName: p.name, Attributes: &address.Attributes{
+				Class: ua.NodeClassVariable, DataType: wire.NumericID(0, p.dataType), Rank: p.rank,
+				Access: ua.AccessLevelTypeCurrentRead, Value: p.value,
+			},
 		}
 		nodes = append(nodes, n)
 		link(object, id.HasProperty, n.ID)

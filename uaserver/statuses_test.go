@@ -216,8 +216,11 @@ func TestStatusCodes(t *testing.T) {
 		c.Limits.Nodes, c.Limits.Continuations = tooMany-1, 4
 		b := []byte{6 | 0xC0, 4, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0}
 		own := func(name string, access ua.AccessLevelType, v tag.Value) *address.Node {
-			return &address.Node{ID: wire.TextID(address.NamespaceApplication, name), Class: ua.NodeClassVariable, BrowseNS: 1, BrowseName: name,
-				DataType: wire.NumericID(0, id.Int32), Rank: -2, Access: access, Value: v}
+			return &address.Node{
+				ID: wire.TextID(address.NamespaceApplication, name), BrowseName: name, Attributes: &address.Attributes{
+					Class: ua.NodeClassVariable, BrowseNS: 1, DataType: wire.NumericID(0, id.Int32), Rank: -2, Access: access, Value: v,
+				},
+			}
 		}
 		if err := c.Space.Add([]*address.Node{own("deaf", 0, tag.Of(int32(1))), own("matrix", ua.AccessLevelTypeCurrentRead, tag.OfRaw(b))}, nil); err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ func (m *recorder) Series(*Node) *Series { return nil }
 // BadAttributeIdInvalid where the class has none (Part 3, 5.9).
 func TestA7EveryAttributeOfEveryClass(t *testing.T) {
 	s := newSpace(t)
-	view := &Node{ID: plantID("view"), Class: ua.NodeClassView, BrowseNS: 2, BrowseName: "view"}
+	view := &Node{ID: plantID("view"), BrowseName: "view", Attributes: &Attributes{Class: ua.NodeClassView, BrowseNS: 2}}
 	if err := s.Add([]*Node{view}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestReadStatuses(t *testing.T) {
 }
 
 func TestUserAccessLevel(t *testing.T) {
-	n := &Node{Class: ua.NodeClassVariable, Access: 0x7F}
+	n := &Node{Attributes: &Attributes{Class: ua.NodeClassVariable, Access: 0x7F}}
 	for _, row := range []struct {
 		rights Rights
 		want   ua.AccessLevelType

@@ -184,6 +184,8 @@ func (e *edit) addNode(n *Node) error {
 		return fmt.Errorf("node %q: has no id", n.BrowseName)
 	case int(n.ID.NS) >= len(e.next.namespaces):
 		return fmt.Errorf("node %s: namespace %d is not in the NamespaceArray", n.ID, n.ID.NS)
+	case n.Attributes == nil:
+		return fmt.Errorf("node %s: has no attributes", n.ID)
 	case n.BrowseName == "":
 		return fmt.Errorf("node %s: has no BrowseName", n.ID)
 	case bits.OnesCount32(uint32(n.Class)) != 1 || uint32(n.Class) > everyClass:
@@ -202,7 +204,9 @@ func (e *edit) addNode(n *Node) error {
 		if !e.owned.kinds {
 			e.next.kinds, e.owned.kinds = slices.Clone(e.next.kinds), true
 		}
-		n.kind = uint16(len(e.next.kinds))
+		own := *n.Attributes
+		own.kind = uint16(len(e.next.kinds))
+		n.Attributes = &own
 		e.next.kinds = append(e.next.kinds, n)
 		e.types = true
 	}

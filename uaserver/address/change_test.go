@@ -13,7 +13,7 @@ import (
 func plant(devices, variables int, m NodeManager) (c Change) {
 	for d := range devices {
 		device := fmt.Sprintf("dev%d", d)
-		c.Add = append(c.Add, &Node{ID: plantID(device), Class: ua.NodeClassObject, BrowseNS: NamespacePlant, BrowseName: device})
+		c.Add = append(c.Add, &Node{ID: plantID(device), BrowseName: device, Attributes: &Attributes{Class: ua.NodeClassObject, BrowseNS: NamespacePlant}})
 		c.References = append(c.References, Reference{idObjects, idOrganizes, plantID(device)},
 			Reference{plantID(device), idHasTypeDefinition, idFolderType})
 		for i := range variables {

@@ -109,6 +109,7 @@ func loadCore(v *view) error {
 	}
 	body := core[4*(counts+kinds):]
 	v.coreNodes = make([]Node, nodes)
+	attributes := make([]Attributes, nodes) // each its own: those of the server's state are changed before it is served
 	v.core = make([]uint16, last+1)
 	v.count = nodes
 	r := coreReader{s: body[:records], texts: body[records+edges:]}
@@ -119,6 +120,7 @@ func loadCore(v *view) error {
 		}
 		v.coreNodes[i].ID = wire.NumericID(0, uint32(at))
 		v.core[at] = uint16(i + 1)
+		v.coreNodes[i].Attributes = &attributes[i]
 		r.node(&v.coreNodes[i])
 	}
 	v.kinds = make([]*Node, kinds)

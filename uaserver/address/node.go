@@ -19,8 +19,19 @@ import (
 type Node struct {
 	ID         wire.NodeID
 	BrowseName string
-	Class      ua.NodeClass
-	BrowseNS   uint16
+	*Attributes
+	// Ref is the tag behind a variable; 0: none.
+	Ref tag.Ref
+	// Token is the manager's own number for the node.
+	Token uint32
+
+	links atomic.Pointer[links] // its references; replaced by a Space as a whole
+}
+
+// Attributes are what a hundred thousand nodes may have in common, and then have once.
+type Attributes struct {
+	Class    ua.NodeClass
+	BrowseNS uint16
 
 	Abstract      bool  // types
 	Symmetric     bool  // reference types
@@ -45,15 +56,9 @@ type Node struct {
 	Value tag.Value
 	// Manager supplies values; nil: Value. Managers are compared, so their types are comparable.
 	Manager NodeManager
-	// Ref is the tag behind a variable; 0: none.
-	Ref tag.Ref
-	// Token is the manager's own number for the node.
-	Token uint32
-
-	links atomic.Pointer[links] // its references; replaced by a Space as a whole
 }
 
-// More is what few nodes have, apart from the Node so that a hundred thousand others need no room for it.
+// More is what few nodes have, apart from the Attributes of all others.
 type More struct {
 	DisplayName string // empty: the BrowseName
 	Description string
@@ -63,12 +68,12 @@ type More struct {
 
 var nothingMore More // read only
 
-// more is n.More, or nothing of it.
-func (n *Node) more() *More {
-	if n.More == nil {
+// more is a.More, or nothing of it.
+func (a *Attributes) more() *More {
+	if a.More == nil {
 		return &nothingMore
 	}
-	return n.More
+	return a.More
 }
 
 // DisplayName is the text of the DisplayName.
@@ -80,19 +85,23 @@ func (n *Node) DisplayName() string {
 }
 
 // Description is the text of the Description, empty if there is none.
-func (n *Node) Description() string { return n.more().Description }
+func (a *Attributes) Description() string { return a.more().Description }
 
 // Dims is the ArrayDimensions, empty if they are not given. It is read only.
-func (n *Node) Dims() []uint32 { return n.more().Dims }
+func (a *Attributes) Dims() []uint32 { return a.more().Dims }
 
 // Same reports whether a node shows the same as another, their references aside.
 func (n *Node) Same(o *Node) bool {
-	return n.ID == o.ID && n.BrowseName == o.BrowseName && n.more().same(o.more()) &&
-		n.Class == o.Class && n.BrowseNS == o.BrowseNS && n.Abstract == o.Abstract && n.Symmetric == o.Symmetric &&
-		n.Executable == o.Executable && n.EventNotifier == o.EventNotifier && n.Historizing == o.Historizing && n.Audit == o.Audit &&
-		n.Access == o.Access && n.Rank == o.Rank && n.Permissions == o.Permissions && n.DataType == o.DataType &&
-		n.MinSampling == o.MinSampling && n.Value.Equal(o.Value) &&
-		n.Manager == o.Manager && n.Ref == o.Ref && n.Token == o.Token
+	return n.ID == o.ID && n.BrowseName == o.BrowseName && n.Ref == o.Ref && n.Token == o.Token &&
+		(n.Attributes == o.Attributes || n.Attributes.same(o.Attributes))
+}
+
+func (a *Attributes) same(o *Attributes) bool {
+	return a.more().same(o.more()) &&
+		a.Class == o.Class && a.BrowseNS == o.BrowseNS && a.Abstract == o.Abstract && a.Symmetric == o.Symmetric &&
+		a.Executable == o.Executable && a.EventNotifier == o.EventNotifier && a.Historizing == o.Historizing && a.Audit == o.Audit &&
+		a.Access == o.Access && a.Rank == o.Rank && a.Permissions == o.Permissions && a.DataType == o.DataType &&
+		a.MinSampling == o.MinSampling && a.Value.Equal(o.Value) && a.Manager == o.Manager
 }
 
 func (m *More) same(o *More) bool {

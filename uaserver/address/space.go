@@ -142,7 +142,8 @@ func (s *Space) Manage(id wire.NodeID, m NodeManager) error {
 	case n.Class != ua.NodeClassVariable:
 		return fmt.Errorf("node %s: has no value to manage; only a variable has", id)
 	}
-	n.Manager = m
+	own := *n.Attributes // others may have the same
+	own.Manager, n.Attributes = m, &own
 	return nil
 }
 

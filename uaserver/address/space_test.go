@@ -118,7 +118,7 @@ func plantID(name string) wire.NodeID { return wire.TextID(NamespacePlant, name)
 // folder adds a folder with variables of the type Double below Objects.
 func folder(t testing.TB, s *Space, name string, m NodeManager, variables ...string) []*Node {
 	t.Helper()
-	nodes := []*Node{{ID: plantID(name), Class: ua.NodeClassObject, BrowseNS: NamespacePlant, BrowseName: name}}
+	nodes := []*Node{{ID: plantID(name), BrowseName: name, Attributes: &Attributes{Class: ua.NodeClassObject, BrowseNS: NamespacePlant}}}
 	refs := []Reference{{idObjects, idOrganizes, plantID(name)}, {plantID(name), idHasTypeDefinition, idFolderType}}
 	for _, v := range variables {
 		nodes = append(nodes, variable(name+"."+v, v, m))
@@ -133,9 +133,10 @@ func folder(t testing.TB, s *Space, name string, m NodeManager, variables ...str
 
 func variable(id, name string, m NodeManager) *Node {
 	return &Node{
-		ID: plantID(id), Class: ua.NodeClassVariable, BrowseNS: NamespacePlant, BrowseName: name,
-		DataType: wire.NumericID(0, 11), Rank: -1, Manager: m,
-		Access: ua.AccessLevelTypeCurrentRead | ua.AccessLevelTypeCurrentWrite,
+		ID: plantID(id), BrowseName: name, Attributes: &Attributes{
+			Class: ua.NodeClassVariable, BrowseNS: NamespacePlant, DataType: wire.NumericID(0, 11), Rank: -1, Manager: m,
+			Access: ua.AccessLevelTypeCurrentRead | ua.AccessLevelTypeCurrentWrite,
+		},
 	}
 }
 
@@ -147,7 +148,7 @@ func TestFindByEveryKindOfID(t *testing.T) {
 	}
 	var nodes []*Node
 	for _, id := range ids {
-		nodes = append(nodes, &Node{ID: id, Class: ua.NodeClassObject, BrowseName: id.String()})
+		nodes = append(nodes, &Node{ID: id, BrowseName: id.String(), Attributes: &Attributes{Class: ua.NodeClassObject}})
 	}
 	if err := s.Add(nodes, nil); err != nil {
 		t.Fatal(err)
@@ -195,7 +196,7 @@ func TestNamespaces(t *testing.T) {
 
 func TestChangeIsRefusedWhole(t *testing.T) {
 	object := func(id wire.NodeID, name string) *Node {
-		return &Node{ID: id, Class: ua.NodeClassObject, BrowseName: name}
+		return &Node{ID: id, BrowseName: name, Attributes: &Attributes{Class: ua.NodeClassObject}}
 	}
 	a, b := plantID("a"), plantID("b")
 	for _, row := range []struct {
@@ -205,8 +206,8 @@ func TestChangeIsRefusedWhole(t *testing.T) {
 	}{
 		{"no id", Change{Add: []*Node{object(wire.NodeID{}, "x")}}, "has no id"},
 		{"no name", Change{Add: []*Node{object(b, "")}}, "no BrowseName"},
-		{"no class", Change{Add: []*Node{{ID: b, BrowseName: "b"}}}, "node class"},
-		{"two classes", Change{Add: []*Node{{ID: b, BrowseName: "b", Class: 3}}}, "node class"},
+		{"no class", Change{Add: []*Node{{ID: b, BrowseName: "b", Attributes: &Attributes{}}}}, "node class"},
+		{"two classes", Change{Add: []*Node{{ID: b, BrowseName: "b", Attributes: &Attributes{Class: 3}}}}, "node class"},
 		{"namespace unknown", Change{Add: []*Node{object(wire.TextID(8, "b"), "b")}}, "NamespaceArray"},
 		{"there already", Change{Add: []*Node{object(a, "a")}}, "is there already"},
 		{"twice in one change", Change{Add: []*Node{object(b, "b"), object(b, "b")}}, "is there already"},
@@ -266,7 +267,7 @@ func TestNewReferenceTypesAreSubtypes(t *testing.T) {
 	s := newSpace(t)
 	folder(t, s, "a", nil, "v")
 	feeds := plantID("Feeds")
-	err := s.Add([]*Node{{ID: feeds, Class: ua.NodeClassReferenceType, BrowseNS: 2, BrowseName: "Feeds", More: &More{InverseName: "FedBy"}}},
+	err := s.Add([]*Node{{ID: feeds, BrowseName: "Feeds", Attributes: &Attributes{Class: ua.NodeClassReferenceType, BrowseNS: 2, More: &More{InverseName: "FedBy"}}}},
 		[]Reference{{idComponent, idHasSubtype, feeds}, {plantID("a.v"), feeds, plantID("a")}})
 	if err != nil {
 		t.Fatal(err)
@@ -311,7 +312,7 @@ func TestReadersMeetChanges(t *testing.T) {
 	}
 	for i := range 200 {
 		kind := plantID(fmt.Sprintf("Kind%d", i))
-		err := s.Add([]*Node{{ID: kind, Class: ua.NodeClassReferenceType, BrowseName: "Kind"}},
+		err := s.Add([]*Node{{ID: kind, BrowseName: "Kind", Attributes: &Attributes{Class: ua.NodeClassReferenceType}}},
 			[]Reference{{idComponent, idHasSubtype, kind}, {plantID("a"), kind, plantID("a.v")}})
 		if err != nil {
 			t.Error(err)

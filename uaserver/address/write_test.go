@@ -151,14 +151,14 @@ func TestTypes(t *testing.T) {
 		{"data type that the space lacks", 70000, -1, nil, wire.DataValue{Value: tag.Of("x")}, ok},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			n := &Node{Class: ua.NodeClassVariable, DataType: n0(row.dataType), Rank: row.rank, More: &More{Dims: row.dims}}
+			n := &Node{Attributes: &Attributes{Class: ua.NodeClassVariable, DataType: n0(row.dataType), Rank: row.rank, More: &More{Dims: row.dims}}}
 			if got := s.now.Load().accept(n, Range{}, &row.value); got != row.want {
 				t.Errorf("got %v", got)
 			}
 		})
 	}
 	v := wire.DataValue{Value: tag.OfBytes([]byte{1, 2})}
-	s.now.Load().accept(&Node{DataType: n0(3), Rank: 1}, Range{}, &v)
+	s.now.Load().accept(&Node{Attributes: &Attributes{DataType: n0(3), Rank: 1}}, Range{}, &v)
 	if b, ok := tag.Slice[uint8](v.Value); !ok || len(b) != 2 {
 		t.Error("the ByteString did not become an array of Byte for the manager")
 	}
@@ -192,7 +192,7 @@ func TestParts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n := &Node{Class: ua.NodeClassVariable, DataType: n0(row.dataType), Rank: row.rank}
+			n := &Node{Attributes: &Attributes{Class: ua.NodeClassVariable, DataType: n0(row.dataType), Rank: row.rank}}
 			if got := s.now.Load().accept(n, r, &wire.DataValue{Value: row.value}); got != row.want {
 				t.Errorf("got %v", got)
 			}

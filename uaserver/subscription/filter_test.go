@@ -124,7 +124,7 @@ func FuzzFilter(f *testing.F) {
 	e := &Engine{}
 	e.cfg.EURange = func(*address.Node) (float64, float64, bool) { return -100, 100, true }
 	e.cfg.defaults()
-	n := &address.Node{Class: ua.NodeClassVariable, DataType: wire.NumericID(0, id.Double)}
+	n := &address.Node{Attributes: &address.Attributes{Class: ua.NodeClassVariable, DataType: wire.NumericID(0, id.Double)}}
 	f.Fuzz(func(t *testing.T, body []byte, kind uint32) {
 		var set settings
 		code := e.filter(&set, n, ua.AttributeIDValue, wire.NumericID(0, kind), body)

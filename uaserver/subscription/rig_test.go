@@ -116,8 +116,11 @@ func (r *rig) variable(min float64) *variable {
 // live makes a variable that is sampled by reading.
 func (r *rig) live() *variable {
 	v := &variable{}
-	v.node = address.Node{ID: wire.NumericID(2, uint32(len(r.vars))), Class: ua.NodeClassVariable, BrowseName: "v",
-		Access: ua.AccessLevelTypeCurrentRead, DataType: wire.NumericID(0, id.Int64), Manager: v}
+	v.node = address.Node{
+		ID: wire.NumericID(2, uint32(len(r.vars))), BrowseName: "v", Attributes: &address.Attributes{
+			Class: ua.NodeClassVariable, Access: ua.AccessLevelTypeCurrentRead, DataType: wire.NumericID(0, id.Int64), Manager: v,
+		},
+	}
 	r.vars = append(r.vars, v)
 	return v
 }

@@ -300,7 +300,7 @@ func TestNodeVersions(t *testing.T) {
 
 func TestAnApplyThatFailsChangesNothing(t *testing.T) {
 	p := newPlant(t)
-	foreign := &address.Node{ID: wire.TextID(plant, "pump"), Class: ua.NodeClassObject, BrowseName: "pump"}
+	foreign := &address.Node{ID: wire.TextID(plant, "pump"), BrowseName: "pump", Attributes: &address.Attributes{Class: ua.NodeClassObject}}
 	if err := p.space.Add([]*address.Node{foreign}, nil); err != nil {
 		t.Fatal(err)
 	}

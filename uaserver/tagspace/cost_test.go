@@ -21,7 +21,7 @@ func manyDefs(n int) []tag.Def {
 
 // TestCostOfATag bounds what a tag takes on the client side: its nodes, references, properties and last value.
 func TestCostOfATag(t *testing.T) {
-	const tags, most = 100_000, 400 // bytes of heap a tag
+	const tags, most = 100_000, 260 // bytes of heap a tag
 	space, err := address.New("urn:test")
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,9 @@ func described(text string) *address.More {
 
 func (p *part) object(node wire.NodeID, name, description string, parent wire.NodeID, kind, definition uint32) {
 	p.node(&address.Node{
-		ID: node, Class: ua.NodeClassObject, BrowseNS: plant, BrowseName: name, More: described(description),
+		ID: node, BrowseName: name, Attributes: &address.Attributes{
+			Class: ua.NodeClassObject, BrowseNS: plant, More: described(description),
+		},
 	}, parent, kind, definition)
 }
 
@@ -76,14 +78,15 @@ func (s *Space) device(d Device, number uint32, tags []entry) (p part) {
 	}
 	folders := map[string]wire.NodeID{}
 	p.tags = make([]*address.Node, len(tags))
+	shared := kinds{}
 	for i, t := range tags {
 		parent, name := p.parent(node, t.def.Name(), folders)
-		p.tags[i] = variable(s, t, name)
+		p.tags[i] = shared.variable(s, t, name)
 		p.node(p.tags[i], parent, id.HasComponent, variableType(t.def))
 	}
-	if s.cfg.Permissions != nil {
-		for _, n := range p.nodes {
-			n.Permissions = s.cfg.Permissions(n.ID.Str)
+	for _, n := range p.nodes {
+		if n.Ref == 0 { // a tag's are there, and are not its alone
+			n.Permissions = s.permissions(n.ID.Str)
 		}
 	}
 	return p
@@ -108,20 +111,46 @@ func (p *part) parent(device wire.NodeID, name string, folders map[string]wire.N
 	return node, name[from:]
 }
 
+// kind is what tags have alike whose nodes have the same attributes.
+type kind struct {
+	def         *tag.Def
+	permissions address.Permissions
+}
+
+// kinds are the attributes of the tags of a device, each of them once.
+type kinds map[kind]*address.Attributes
+
 // variable is the node of a tag.
-func variable(s *Space, t entry, name string) *address.Node {
-	def := t.def
-	full := def.FullName()
-	n := &address.Node{
-		ID: wire.TextID(plant, full), Class: ua.NodeClassVariable, BrowseNS: plant, BrowseName: full[len(full)-len(name):],
-		More: described(def.Description), DataType: wire.NumericID(0, uint32(def.Kind)), Rank: -1,
-		Access: accessLevel(def), MinSampling: float64(def.Poll) / float64(time.Millisecond),
-		Manager: s, Ref: t.ref,
+func (k kinds) variable(s *Space, t entry, name string) *address.Node {
+	full := t.def.FullName()
+	of := kind{t.def.Def, s.permissions(full)}
+	if k[of] == nil {
+		k[of] = of.attributes(s)
+	}
+	return &address.Node{
+		ID: wire.TextID(plant, full), BrowseName: full[len(full)-len(name):], Attributes: k[of], Ref: t.ref,
+	}
+}
+
+func (k *kind) attributes(s *Space) *address.Attributes {
+	def := k.def
+	a := &address.Attributes{
+		Class: ua.NodeClassVariable, BrowseNS: plant, More: described(def.Description),
+		DataType: wire.NumericID(0, uint32(def.Kind)), Rank: -1, Access: accessLevel(def), Permissions: k.permissions,
+		MinSampling: float64(def.Poll) / float64(time.Millisecond), Manager: s,
 	}
 	if def.Len > 0 {
-		n.Rank, n.More = 1, &address.More{Description: def.Description, Dims: []uint32{uint32(def.Len)}}
+		a.Rank, a.More = 1, &address.More{Description: def.Description, Dims: []uint32{uint32(def.Len)}}
 	}
-	return n
+	return a
+}
+
+// permissions are who may do what with the node of that name.
+func (s *Space) permissions(name string) (p address.Permissions) {
+	if s.cfg.Permissions != nil {
+		p = s.cfg.Permissions(name)
+	}
+	return p
 }
 
 // variableType is the DataAccess type that has what the site gives of a tag (Part 8, 5.3.2 and 5.3.3).
@@ -142,7 +171,7 @@ func variableType(def *tag.Tag) uint32 {
 }
 
 // accessLevel is a tag's AccessLevel (Part 3, 8.57). A tag that can only be written reads back what was last written.
-func accessLevel(def *tag.Tag) ua.AccessLevelType {
+func accessLevel(def *tag.Def) ua.AccessLevelType {
 	level := ua.AccessLevelTypeCurrentRead
 	if def.Access&tag.Writable != 0 {
 		level |= ua.AccessLevelTypeCurrentWrite

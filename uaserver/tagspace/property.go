@@ -68,12 +68,27 @@ func (s *Space) Properties(owner *address.Node) []*address.Node {
 		if !p.has(sl.def) {
 			continue
 		}
+		attributes := &s.properties[i]
+		if owner.Permissions != (address.Permissions{}) {
+			own := *attributes
+			own.Permissions, attributes = owner.Permissions, &own
+		}
 		// The id cannot meet a tag's: no part of a tag's name begins with $.
 		out = append(out, &address.Node{
-			ID: wire.TextID(plant, owner.ID.Str+address.PropertyMark+p.name), Class: ua.NodeClassVariable,
-			BrowseName: p.name, More: described(p.description), DataType: wire.NumericID(0, p.dataType), Rank: p.rank,
-			Access: ua.AccessLevelTypeCurrentRead, Manager: s, Ref: owner.Ref, Token: uint32(1 + i), Permissions: owner.Permissions,
+			ID: wire.TextID(plant, owner.ID.Str+address.PropertyMark+p.name), BrowseName: p.name,
+			Attributes: attributes, Ref: owner.Ref, Token: uint32(1 + i),
 		})
+	}
+	return out
+}
+
+// propertyAttributes are those of every property of a kind.
+func (s *Space) propertyAttributes() (out [len(properties)]address.Attributes) {
+	for i, p := range properties {
+		out[i] = address.Attributes{
+			Class: ua.NodeClassVariable, More: described(p.description), DataType: wire.NumericID(0, p.dataType), Rank: p.rank,
+			Access: ua.AccessLevelTypeCurrentRead, Manager: s,
+		}
 	}
 	return out
 }

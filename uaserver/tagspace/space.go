@@ -42,6 +42,8 @@ type Space struct {
 	refresh refreshes
 	now     atomic.Pointer[view]
 
+	properties [len(properties)]address.Attributes // read only
+
 	mu      sync.Mutex // guards all below, and who replaces now; held for a whole Apply
 	table   *tag.Table
 	devices []Device
@@ -81,6 +83,7 @@ func New(cfg Config) (*Space, error) {
 	s := &Space{cfg: cfg, born: tag.Now(), blocks: map[string]*address.Block{}, numbers: map[string]uint32{}}
 	s.cfg.Table, s.cfg.Devices = nil, nil // as of now alone
 	s.refresh.init()
+	s.properties = s.propertyAttributes()
 	s.now.Store(&view{devices: []string{devicesID.Str}, changed: []tag.Time{s.born}}) // rootNumber
 	root := s.root()
 	if err := s.apply(address.Change{Add: root.nodes, References: root.refs}, cfg.Table, cfg.Devices); err != nil {

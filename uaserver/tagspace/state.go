@@ -77,14 +77,17 @@ func (p *part) stateType() {
 		texts = wire.AppendLocalizedText(texts, "", name)
 	}
 	p.nodes = append(p.nodes, &address.Node{
-		ID: stateTypeID, Class: ua.NodeClassDataType, BrowseNS: plant, BrowseName: "DeviceState",
-		More: described("How a device is."), Value: structure(id.EnumDefinition_Encoding_DefaultBinary, fields),
+		ID: stateTypeID, BrowseName: "DeviceState", Attributes: &address.Attributes{
+			Class: ua.NodeClassDataType, BrowseNS: plant, More: described("How a device is."),
+			Value: structure(id.EnumDefinition_Encoding_DefaultBinary, fields),
+		},
 	})
 	p.link(enumerationID, id.HasSubtype, stateTypeID)
 	p.node(&address.Node{
-		ID: stateNamesID, Class: ua.NodeClassVariable, BrowseName: "EnumStrings",
-		DataType: wire.NumericID(0, id.LocalizedText), Rank: 1, More: &address.More{Dims: []uint32{uint32(len(stateNames))}},
-		Access: ua.AccessLevelTypeCurrentRead, Value: tag.OfRaw(texts),
+		ID: stateNamesID, BrowseName: "EnumStrings", Attributes: &address.Attributes{
+			Class: ua.NodeClassVariable, DataType: wire.NumericID(0, id.LocalizedText), Rank: 1,
+			More: &address.More{Dims: []uint32{uint32(len(stateNames))}}, Access: ua.AccessLevelTypeCurrentRead, Value: tag.OfRaw(texts),
+		},
 	}, stateTypeID, id.HasProperty, id.PropertyType)
 }
 
@@ -94,9 +97,10 @@ func (p *part) state(s *Space, device uint32, name string, parent wire.NodeID) {
 	p.object(about, identification, "What the device says of itself.", parent, id.HasComponent, id.BaseObjectType)
 	for field, st := range stateNodes {
 		n := &address.Node{
-			ID: wire.TextID(plant, name+"."+st.name), Class: ua.NodeClassVariable, BrowseNS: plant, BrowseName: st.name,
-			More: described(st.description), DataType: wire.NumericID(0, st.dataType), Rank: -1,
-			Access: ua.AccessLevelTypeCurrentRead, Manager: s, Token: device<<8 | uint32(field),
+			ID: wire.TextID(plant, name+"."+st.name), BrowseName: st.name, Token: device<<8 | uint32(field), Attributes: &address.Attributes{
+				Class: ua.NodeClassVariable, BrowseNS: plant, More: described(st.description),
+				DataType: wire.NumericID(0, st.dataType), Rank: -1, Access: ua.AccessLevelTypeCurrentRead, Manager: s,
+			},
 		}
 		if st.dataType == 0 {
 			n.DataType = stateTypeID
@@ -119,10 +123,11 @@ const rootNumber = 0
 // version adds the NodeVersion of a node (Part 3, 5.5.1), another text after each change of the references below it.
 func (p *part) version(s *Space, number uint32, of wire.NodeID) {
 	p.node(&address.Node{
-		ID: wire.TextID(plant, of.Str+address.PropertyMark+"NodeVersion"), Class: ua.NodeClassVariable,
-		BrowseName: "NodeVersion", More: described("Another text after each change below this node."),
-		DataType: wire.NumericID(0, id.String), Rank: -1, Access: ua.AccessLevelTypeCurrentRead, Manager: s,
-		Token: number<<8 | versionField,
+		ID: wire.TextID(plant, of.Str+address.PropertyMark+"NodeVersion"), BrowseName: "NodeVersion",
+		Token: number<<8 | versionField, Attributes: &address.Attributes{
+			Class: ua.NodeClassVariable, More: described("Another text after each change below this node."),
+			DataType: wire.NumericID(0, id.String), Rank: -1, Access: ua.AccessLevelTypeCurrentRead, Manager: s,
+		},
 	}, of, id.HasProperty, id.PropertyType)
 }
 
