@@ -76,11 +76,9 @@ func (c *Channel) Sign(data ...[]byte) (*ua.SignatureData, error) {
 		return &ua.SignatureData{}, nil
 	}
 	var sig []byte
-	err := aside(func() error {
-		return c.s.private(func() (err error) {
-			sig, err = c.asymmetric.sign(concat(data))
-			return err
-		})
+	err := c.s.private(func() (err error) {
+		sig, err = c.asymmetric.sign(concat(data))
+		return err
 	})
 	if err != nil {
 		return nil, err

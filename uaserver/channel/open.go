@@ -156,7 +156,7 @@ func (c *Channel) decrypt(b []byte, header int, asym *asymmetric) ([]byte, error
 		return nil, insecure("encrypted part of %d bytes is not 1 to %d blocks of %d", len(sealed), maxBlocks, block)
 	}
 	var plain []byte
-	err := c.s.private(func() (err error) {
+	err := c.s.inTurn(func() (err error) {
 		plain, err = asym.open(sealed)
 		return err
 	})

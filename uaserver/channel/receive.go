@@ -65,9 +65,6 @@ func (c *Channel) converse() error {
 			return errEnd
 		}
 		c.in.consume()
-		if c.in.r == c.in.w {
-			c.in.raw.giveWay()
-		}
 	}
 }
 
@@ -423,6 +420,5 @@ func (in *input) discard(conn net.Conn, linger time.Duration) {
 func (in *input) finish() {
 	in.forget()
 	in.drop()
-	in.raw.finish()
 	in.request = Request{}
 }

@@ -28,7 +28,6 @@ type Server struct {
 	keys    chan struct{} // a place for each private key operation at a time
 	refused chan struct{} // a place for each connection that is being told that there is no room
 	ids     atomic.Uint32 // last SecureChannelId
-	busy    atomic.Int32  // connections that found something at their last read
 
 	refusals refusals
 
@@ -247,8 +246,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// private runs a private key operation, no more of them at a time than leaves a core to those who are connected.
+// private runs a private key operation beside the read goroutine.
 func (s *Server) private(f func() error) error {
+	return aside(func() error { return s.inTurn(f) })
+}
+
+// inTurn runs a private key operation, no more of them at a time than leaves a core to those who are connected. The caller
+// is beside the read goroutine.
+func (s *Server) inTurn(f func() error) error {
 	s.keys <- struct{}{}
 	defer func() { <-s.keys }()
 	return guard(f)
