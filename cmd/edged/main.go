@@ -68,6 +68,7 @@ type commandLine struct {
 	Write   writeCommand   `cmd:"" help:"Write nodes of an OPC UA server."`
 	Watch   watchCommand   `cmd:"" help:"Print each change of nodes of an OPC UA server."`
 	Bench   benchCommand   `cmd:"" help:"Put a server under load and measure it."`
+	Certs   certsCommand   `cmd:"" help:"Certificates: the gateway's own, and those of its clients."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

@@ -18,8 +18,11 @@ const (
 var endStages = [...]int{60, 30, 7, 0}
 
 // DaysLeft is for how many whole days from now on the certificate is valid; below 0 once it has ended.
-func (o *Own) DaysLeft(now time.Time) int {
-	left := o.cert.NotAfter.Sub(now)
+func (o *Own) DaysLeft(now time.Time) int { return DaysUntil(o.cert.NotAfter, now) }
+
+// DaysUntil is how many whole days there are until end; below 0 once it has passed.
+func DaysUntil(end, now time.Time) int {
+	left := end.Sub(now)
 	if left < 0 {
 		left -= day - 1 // the day that has begun counts
 	}
