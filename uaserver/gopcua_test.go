@@ -3,6 +3,7 @@ package uaserver
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/gopcua/opcua/ua"
 
 	"edged/drivers/tag"
+	"edged/uaserver/channel"
 	"edged/uaserver/uatest"
 )
 
@@ -50,23 +52,24 @@ func gopcuaClient(t *testing.T, f *fixture, policy string, mode ua.MessageSecuri
 }
 
 func TestGopcuaClient(t *testing.T) {
-	for _, row := range []struct {
-		name, policy string
-		mode         ua.MessageSecurityMode
-	}{
-		{"None", ua.SecurityPolicyURINone, ua.MessageSecurityModeNone},
-		{"Sign", ua.SecurityPolicyURIBasic256Sha256, ua.MessageSecurityModeSign},
-		{"SignAndEncrypt", ua.SecurityPolicyURIBasic256Sha256, ua.MessageSecurityModeSignAndEncrypt},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			f := start(t, nil)
-			c := gopcuaClient(t, f, row.policy, row.mode)
-			ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
-			defer stop()
-			gopcuaBrowses(t, ctx, c)
-			gopcuaReadsAndWrites(t, ctx, f, c)
-			gopcuaSubscribes(t, ctx, f, c)
-		})
+	all := []channel.Policy{none, secure}
+	for _, uri := range []string{ua.SecurityPolicyURIAes128Sha256RsaOaep, ua.SecurityPolicyURIAes256Sha256RsaPss} {
+		all = append(all, channel.Policy{URI: uri, Modes: secure.Modes})
+	}
+	for _, p := range all {
+		for _, mode := range p.Modes {
+			_, name, _ := strings.Cut(p.URI, "#")
+			t.Run(name+" "+mode.String(), func(t *testing.T) {
+				t.Parallel()
+				f := start(t, func(cfg *Config) { cfg.Policies = all })
+				c := gopcuaClient(t, f, p.URI, mode)
+				ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+				defer stop()
+				gopcuaBrowses(t, ctx, c)
+				gopcuaReadsAndWrites(t, ctx, f, c)
+				gopcuaSubscribes(t, ctx, f, c)
+			})
+		}
 	}
 }
 

@@ -254,8 +254,10 @@ func TestDemo(t *testing.T) {
 		{ua.SecurityPolicyURINone, ua.MessageSecurityModeNone},
 		{ua.SecurityPolicyURIBasic256Sha256, ua.MessageSecurityModeSign},
 		{ua.SecurityPolicyURIBasic256Sha256, ua.MessageSecurityModeSignAndEncrypt},
+		{ua.SecurityPolicyURIAes128Sha256RsaOaep, ua.MessageSecurityModeSignAndEncrypt},
+		{ua.SecurityPolicyURIAes256Sha256RsaPss, ua.MessageSecurityModeSignAndEncrypt},
 	} {
-		t.Run(mode.mode.String(), func(t *testing.T) {
+		t.Run(mode.policy+" "+mode.mode.String(), func(t *testing.T) {
 			c := connect(t, endpoint, mode.policy, mode.mode)
 			firstLook(t, c)
 			firstWrites(t, c)

@@ -1,8 +1,8 @@
-// A client of another make: it subscribes to a node over Basic256Sha256, SignAndEncrypt, until it has seen enough
-// different values, writes another node and reads it back. Its result is one JSON object on standard output.
+// A client of another make: it subscribes to a node over a policy and mode until it has seen enough different values,
+// writes another node and reads it back. Its result is one JSON object on standard output.
 //
 //   node client.mjs --endpoint opc.tcp://127.0.0.1:4840 --watch 'ns=2;s=boiler.temperature' \
-//     [--values 3] [--seconds 20] [--write 'ns=2;s=boiler.setpoint' --value 70.5 --type Double] [--pki FOLDER]
+//     [--policy Basic256Sha256] [--mode SignAndEncrypt] [--values 3] [--seconds 20] [--write 'ns=2;s=boiler.setpoint' --value 70.5 --type Double] [--pki FOLDER]
 //
 // Its certificate is made in FOLDER and found there the next time; without one it lives as long as the client.
 import { mkdtemp, rm } from "node:fs/promises";
@@ -27,6 +27,8 @@ const {
 const { values: args } = parseArgs({
   options: {
     endpoint: { type: "string" },
+    policy: { type: "string", default: "Basic256Sha256" },
+    mode: { type: "string", default: "SignAndEncrypt" },
     watch: { type: "string" },
     values: { type: "string", default: "3" },
     seconds: { type: "string", default: "20" },
@@ -40,6 +42,10 @@ if (!args.endpoint || !args.watch || (args.write && args.value === undefined)) {
   console.error("usage: node client.mjs --endpoint URL --watch NODE [--write NODE --value NUMBER --type TYPE]");
   process.exit(2);
 }
+if (!(args.policy in SecurityPolicy) || !(args.mode in MessageSecurityMode)) {
+  console.error(`client.mjs: node-opcua knows no policy ${args.policy} with mode ${args.mode}`);
+  process.exit(2);
+}
 
 const temporary = args.pki ? undefined : await mkdtemp(join(tmpdir(), "edged-interop-"));
 const certificates = new OPCUACertificateManager({
@@ -49,8 +55,8 @@ const certificates = new OPCUACertificateManager({
 const client = OPCUAClient.create({
   applicationName: "interop",
   clientCertificateManager: certificates,
-  securityMode: MessageSecurityMode.SignAndEncrypt,
-  securityPolicy: SecurityPolicy.Basic256Sha256,
+  securityMode: MessageSecurityMode[args.mode],
+  securityPolicy: SecurityPolicy[args.policy],
   endpointMustExist: false,
   connectionStrategy: { initialDelay: 100, maxDelay: 500, maxRetry: 20 },
   requestedSessionTimeout: 60_000,

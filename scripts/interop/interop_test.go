@@ -211,14 +211,20 @@ type watched struct {
 	low, high float64
 }
 
+// security is a policy and a mode, by the names that OPC UA and node-opcua have for them.
+type security struct{ policy, mode string }
+
+// usual is what most clients choose.
+var usual = security{"Basic256Sha256", "SignAndEncrypt"}
+
 // converse lets node-opcua watch one node until it has moved, and write another, whose value it reads back.
-func converse(t *testing.T, endpoint string, watch watched, write, value, kind string) {
+func converse(t *testing.T, endpoint string, over security, watch watched, write, value, kind string) {
 	t.Helper()
 	node := tool(t, "node", "install Node.js 20 (apt-get install nodejs)")
 	if _, err := os.Stat("node_modules/node-opcua-client"); err != nil {
 		t.Fatal("node-opcua-client is missing: run scripts/setup.sh")
 	}
-	cmd := exec.Command(node, "client.mjs", "--endpoint", endpoint, "--watch", "ns=2;s="+watch.node, "--values", "3",
+	cmd := exec.Command(node, "client.mjs", "--endpoint", endpoint, "--policy", over.policy, "--mode", over.mode, "--watch", "ns=2;s="+watch.node, "--values", "3",
 		"--write", "ns=2;s="+write, "--value", value, "--type", kind, "--pki", certificates)
 	var out, errors bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errors
@@ -236,7 +242,7 @@ func converse(t *testing.T, endpoint string, watch watched, write, value, kind s
 			t.Fatalf("node-opcua's client said %q: %v", line, err)
 		}
 	}
-	if !strings.HasSuffix(c.Policy, "#Basic256Sha256") || c.Mode != "SignAndEncrypt" {
+	if !strings.HasSuffix(c.Policy, "#"+over.policy) || c.Mode != over.mode {
 		t.Errorf("the channel is %s %s", c.Policy, c.Mode)
 	}
 	if c.Different < 3 {
@@ -258,11 +264,25 @@ var (
 	pressure    = watched{"burner.pressure", 0.8, 4.2}
 )
 
+// TestPolicies: the demo offers every policy that is built, in both modes.
+func TestPolicies(t *testing.T) {
+	endpoint := gateway(t, "demo", "--listen", "LISTEN", "--web", "none", "--data", t.TempDir())
+	all := []security{{"None", "None"}}
+	for _, policy := range []string{"Basic256Sha256", "Aes128_Sha256_RsaOaep", "Aes256_Sha256_RsaPss"} {
+		all = append(all, security{policy, "Sign"}, security{policy, "SignAndEncrypt"})
+	}
+	for i, over := range all {
+		t.Run(over.policy+" "+over.mode, func(t *testing.T) {
+			converse(t, endpoint, over, counter, "scratch.m7", fmt.Sprintf("%d.25", i+1), "Double")
+		})
+	}
+}
+
 func TestDemo(t *testing.T) {
 	endpoint := gateway(t, "demo", "--listen", "LISTEN", "--web", "none", "--data", t.TempDir())
-	t.Run("tcp", func(t *testing.T) { converse(t, endpoint, temperature, "boiler.setpoint", "70.5", "Double") })
-	t.Run("rtu", func(t *testing.T) { converse(t, endpoint, pressure, "burner.modulation", "40", "UInt16") })
-	t.Run("memory", func(t *testing.T) { converse(t, endpoint, counter, "scratch.m7", "12.25", "Double") })
+	t.Run("tcp", func(t *testing.T) { converse(t, endpoint, usual, temperature, "boiler.setpoint", "70.5", "Double") })
+	t.Run("rtu", func(t *testing.T) { converse(t, endpoint, usual, pressure, "burner.modulation", "40", "UInt16") })
+	t.Run("memory", func(t *testing.T) { converse(t, endpoint, usual, counter, "scratch.m7", "12.25", "Double") })
 }
 
 const site = `
@@ -313,8 +333,8 @@ func libmodbusServer(t *testing.T) string {
 func exercise(t *testing.T, device *process, bus string) {
 	t.Helper()
 	endpoint := gateway(t, "run", "--config", siteFile(t, bus), "--data", t.TempDir())
-	converse(t, endpoint, temperature, "boiler.setpoint", "70.5", "Double")
-	converse(t, endpoint, counter, "boiler.running", "false", "Boolean")
+	converse(t, endpoint, usual, temperature, "boiler.setpoint", "70.5", "Double")
+	converse(t, endpoint, usual, counter, "boiler.running", "false", "Boolean")
 	for _, line := range []string{"wrote holding 10 705", "wrote coil 3 0"} {
 		if !strings.Contains(device.said(), line+"\n") {
 			t.Errorf("the device never said %q", line)
