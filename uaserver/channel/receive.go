@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/gopcua/opcua/ua"
@@ -65,6 +66,9 @@ func (c *Channel) converse() error {
 			return errEnd
 		}
 		c.in.consume()
+		if c.s.crowd.others(c.number) && c.in.r == c.in.w {
+			runtime.Gosched()
+		}
 	}
 }
 
