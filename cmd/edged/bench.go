@@ -21,7 +21,7 @@ type benchCommand struct {
 	Random   bool   `help:"Take the nodes of each request at random."`
 
 	Sessions int            `default:"0" placeholder:"N" help:"Sessions (default: the workload's)."`
-	Security string         `default:"" enum:",None,Basic256Sha256" placeholder:"POLICY" help:"None, or Basic256Sha256 with sign and encrypt (default: the workload's)."`
+	Security string         `default:"" enum:",None,Basic256Sha256,Aes128_Sha256_RsaOaep,Aes256_Sha256_RsaPss" placeholder:"POLICY" help:"None, or with sign and encrypt Basic256Sha256, Aes128_Sha256_RsaOaep or Aes256_Sha256_RsaPss (default: the workload's)."`
 	Duration time.Duration  `default:"0" placeholder:"TIME" help:"Measured time of a round (default: the workload's)."`
 	Warmup   *time.Duration `placeholder:"TIME" help:"Time before it (default: the workload's)."`
 	Rounds   int            `default:"0" placeholder:"N" help:"Rounds (default: the workload's)."`

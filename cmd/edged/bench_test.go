@@ -88,6 +88,7 @@ func TestBenchOfAnotherServer(t *testing.T) {
 		errs string
 	}{
 		{"its nodes", []string{"harness-read100", "--nodes", "ns=2;s=scratch.m%d", "--count", "200"}, exitDone, "median", ""},
+		{"encrypted by another policy", []string{"harness-read1", "--nodes", "ns=2;s=scratch.m%d", "--count", "200", "--security", "Aes256_Sha256_RsaPss"}, exitDone, "Aes256_Sha256_RsaPss", ""},
 		{"encrypted", []string{"harness-read1", "--nodes", "ns=2;s=scratch.m%d", "--count", "200", "--security", "Basic256Sha256"}, exitDone, "Basic256Sha256", ""},
 		{"at random", []string{"harness-read100", "--nodes", "ns=2;s=scratch.m%d", "--count", "200", "--random"}, exitDone, "at random", ""},
 		{"nodes that do not exist", []string{"harness-read100", "--nodes", "ns=2;s=scratch.m%d", "--base", "150"}, exitFailed, "", "are these the server's nodes?"},

@@ -102,7 +102,7 @@ func startSite(t *testing.T, text string) (*gateway, *logBook) {
 }
 
 // siteHead is the server section of test sites: any free port, nothing to prove.
-const siteHead = "server: {listen: \"127.0.0.1:0\", security: {policies: [None, Basic256Sha256], anonymous: write, trust_all: true}}\nweb: {listen: none}\n"
+const siteHead = "server: {listen: \"127.0.0.1:0\", security: {policies: [None, Basic256Sha256, Aes256_Sha256_RsaPss], anonymous: write, trust_all: true}}\nweb: {listen: none}\n"
 
 // endpointUp is the URL of a gateway's endpoint once it listens.
 func endpointUp(t *testing.T, g *gateway) string {

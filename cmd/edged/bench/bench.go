@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,11 +21,15 @@ import (
 	"edged/uaserver/wire"
 )
 
-// The words of Config.Security.
+// The words of Config.Security. All but None sign and encrypt.
 const (
-	SecurityNone           = "None"
-	SecurityBasic256Sha256 = "Basic256Sha256" // SignAndEncrypt
+	SecurityNone                = "None"
+	SecurityBasic256Sha256      = "Basic256Sha256"
+	SecurityAes128Sha256RsaOaep = "Aes128_Sha256_RsaOaep"
+	SecurityAes256Sha256RsaPss  = "Aes256_Sha256_RsaPss"
 )
+
+var securities = []string{SecurityNone, SecurityBasic256Sha256, SecurityAes128Sha256RsaOaep, SecurityAes256Sha256RsaPss}
 
 // Config is one run of a workload. Zero values leave what the workload says.
 type Config struct {
@@ -92,7 +97,7 @@ func Run(ctx context.Context, cfg Config) error {
 		b.probe = probe{pid: b.cfg.pid(), metrics: b.cfg.Metrics}
 	}
 	var err error
-	if b.peer, err = newPeer(ctx, b.cfg.URL, b.cfg.Security == SecurityBasic256Sha256); err != nil {
+	if b.peer, err = newPeer(ctx, b.cfg.URL, b.cfg.Security); err != nil {
 		return err
 	}
 	return b.rounds(ctx)
@@ -163,8 +168,8 @@ func (b *bench) plan() error {
 	switch {
 	case c.Sessions < 0 || c.Duration < 0 || c.Rounds < 0 || c.Count < 0:
 		return usage("sessions, duration, rounds and count are positive")
-	case c.Security != SecurityNone && c.Security != SecurityBasic256Sha256:
-		return usage("security %q: it is %s or %s", c.Security, SecurityNone, SecurityBasic256Sha256)
+	case !slices.Contains(securities, c.Security):
+		return usage("security %q: it is one of %s", c.Security, strings.Join(securities, ", "))
 	case c.URL == "" && (c.Nodes != "" || c.Metrics != "" || c.PID != 0):
 		return usage("nodes, metrics and pid are of a server that runs already: give its url")
 	}

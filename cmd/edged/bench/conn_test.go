@@ -93,7 +93,7 @@ func channelServer(t *testing.T, h channel.Handler, limits channel.Limits) (url 
 // peers are a server without and with security.
 func peers(t *testing.T, url string, der []byte) map[string]*peer {
 	t.Helper()
-	plain, err := newPeer(t.Context(), url, false)
+	plain, err := newPeer(t.Context(), url, SecurityNone)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,26 +45,27 @@ type peer struct {
 }
 
 // newPeer finds out what it takes to talk to a server by a policy; with None, nothing is sent.
-func newPeer(ctx context.Context, target string, secure bool) (*peer, error) {
+func newPeer(ctx context.Context, target, security string) (*peer, error) {
 	u, err := url.Parse(target)
 	if err != nil || u.Scheme != "opc.tcp" || u.Port() == "" {
 		return nil, fmt.Errorf("%s is not the URL of an OPC UA server: it is opc.tcp://HOST:PORT", target)
 	}
 	p := &peer{url: target, addr: u.Host, uri: ua.SecurityPolicyURINone, mode: ua.MessageSecurityModeNone}
-	if !secure {
+	if security == SecurityNone {
 		return p, nil
 	}
 	endpoints, err := p.endpoints(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: endpoints: %w", target, err)
 	}
+	uri := ua.FormatSecurityPolicyURI(security)
 	i := slices.IndexFunc(endpoints, func(e *ua.EndpointDescription) bool {
-		return e.SecurityPolicyURI == ua.SecurityPolicyURIBasic256Sha256 && e.SecurityMode == ua.MessageSecurityModeSignAndEncrypt
+		return e.SecurityPolicyURI == uri && e.SecurityMode == ua.MessageSecurityModeSignAndEncrypt
 	})
 	if i < 0 {
-		return nil, fmt.Errorf("%s offers no endpoint with Basic256Sha256 and SignAndEncrypt: use --security None", target)
+		return nil, fmt.Errorf("%s offers no endpoint with %s and SignAndEncrypt: name another one with --security", target, security)
 	}
-	p.uri, p.mode = ua.SecurityPolicyURIBasic256Sha256, ua.MessageSecurityModeSignAndEncrypt
+	p.uri, p.mode = uri, ua.MessageSecurityModeSignAndEncrypt
 	return p, p.certificates(endpoints[i].ServerCertificate)
 }
 

@@ -100,7 +100,7 @@ func TestCanceledRound(t *testing.T) {
 	if err := b.plan(); err != nil {
 		t.Fatal(err)
 	}
-	if b.peer, err = newPeer(t.Context(), b.cfg.URL, false); err != nil {
+	if b.peer, err = newPeer(t.Context(), b.cfg.URL, SecurityNone); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -29,7 +29,7 @@ func (b *bench) site() string {
 	fmt.Fprintf(&s, `server:
   listen: 127.0.0.1:0
   name: edged bench
-  security: {policies: [None, Basic256Sha256], modes: [SignAndEncrypt], anonymous: write, trust_all: true}
+  security: {policies: [None, Basic256Sha256, Aes128_Sha256_RsaOaep, Aes256_Sha256_RsaPss], modes: [SignAndEncrypt], anonymous: write, trust_all: true}
   limits: {sessions: %d, connections: %d}
 web: {listen: "127.0.0.1:0"}
 devices:

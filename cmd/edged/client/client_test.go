@@ -281,6 +281,7 @@ func TestChoice(t *testing.T) {
 	sign := endpoint(ua.SecurityPolicyURIBasic256Sha256, ua.MessageSecurityModeSign, anon)
 	encrypt := endpoint(ua.SecurityPolicyURIBasic256Sha256, ua.MessageSecurityModeSignAndEncrypt, anon, user)
 	aes := endpoint(ua.SecurityPolicyURIAes128Sha256RsaOaep, ua.MessageSecurityModeSignAndEncrypt, anon)
+	pss := endpoint(ua.SecurityPolicyURIAes256Sha256RsaPss, ua.MessageSecurityModeSignAndEncrypt, anon)
 	unknown := endpoint("http://x#Quantum", ua.MessageSecurityModeSignAndEncrypt, anon)
 	users := endpoint(ua.SecurityPolicyURIBasic256Sha256, ua.MessageSecurityModeSignAndEncrypt, user)
 	https := endpoint(ua.SecurityPolicyURIBasic256Sha256, ua.MessageSecurityModeSignAndEncrypt, anon)
@@ -292,8 +293,9 @@ func TestChoice(t *testing.T) {
 		want     *ua.EndpointDescription
 		wrong    string
 	}{
-		{"the most secure", []*ua.EndpointDescription{none, sign, aes, encrypt}, "auto", encrypt, ""},
-		{"another policy", []*ua.EndpointDescription{none, sign, aes}, "auto", aes, ""},
+		{"the most secure", []*ua.EndpointDescription{none, sign, encrypt, aes, pss}, "auto", pss, ""},
+		{"another policy", []*ua.EndpointDescription{none, sign, encrypt, aes}, "auto", aes, ""},
+		{"one policy", []*ua.EndpointDescription{none, sign, encrypt}, "auto", encrypt, ""},
 		{"sign before none", []*ua.EndpointDescription{none, sign}, "auto", sign, ""},
 		{"none is all", []*ua.EndpointDescription{none}, "auto", none, ""},
 		{"none asked for", []*ua.EndpointDescription{encrypt, none}, "none", none, ""},

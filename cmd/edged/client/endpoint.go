@@ -25,9 +25,9 @@ const defaultPort = "4840"
 // Securities are the words of Options.Security: auto takes the most secure endpoint that is offered.
 var Securities = []string{"auto", "none", "sign", "encrypt"}
 
-// policies are the security policies that the library can speak, the one to prefer first. What is deprecated comes last.
+// policies are the security policies that the library can speak, the most secure first.
 var policies = []string{
-	ua.SecurityPolicyURIBasic256Sha256, ua.SecurityPolicyURIAes256Sha256RsaPss, ua.SecurityPolicyURIAes128Sha256RsaOaep,
+	ua.SecurityPolicyURIAes256Sha256RsaPss, ua.SecurityPolicyURIAes128Sha256RsaOaep, ua.SecurityPolicyURIBasic256Sha256,
 	ua.SecurityPolicyURIBasic256, ua.SecurityPolicyURIBasic128Rsa15,
 }
 
