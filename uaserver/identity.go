@@ -1,0 +1,264 @@
+package uaserver
+
+import (
+	"context"
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/gopcua/opcua/ua"
+
+	"edged/uaserver/address"
+	"edged/uaserver/channel"
+	"edged/uaserver/pki"
+	"edged/uaserver/session"
+	"edged/uaserver/wire"
+)
+
+// User is somebody who may log in.
+type User struct {
+	Name     string
+	Password []byte         // its bcrypt hash; nil: he has none
+	Rights   address.Rights // with his roles; MayAudit is his over encrypted channels alone (Part 5, 6.3.4)
+}
+
+// Users knows who may log in. It is asked at each log-in, by several goroutines.
+type Users interface {
+	// Offers tells with what there are users to log in.
+	Offers() (passwords, certificates bool)
+	// ByName finds a user by name.
+	ByName(name string) (User, bool)
+	// ByCertificate finds the user of a certificate.
+	ByCertificate(thumbprint pki.Thumbprint) (User, bool)
+}
+
+// PolicyIds of user tokens. Those of users are followed by the name of the policy that their secrets and signatures go by,
+// so that one id means one thing at every endpoint.
+const (
+	anonymousPolicy   = "anonymous"
+	userNamePolicy    = "username-"
+	certificatePolicy = "certificate-"
+)
+
+// How often an origin may fail before it is locked out (field report C5).
+const (
+	mayFail = 5
+	// mayFailTogether is for all trusted clients of one address: some gateways stand for many.
+	mayFailTogether = 50
+)
+
+// Ways to log in, as the standard names them (Part 5, 12.12: AuthenticationMechanism).
+const (
+	byNobody      = "Anonymous"
+	byName        = "UserName"
+	byCertificate = "Certificate"
+)
+
+// identity is who an activated session belongs to.
+type identity struct {
+	by     string
+	user   string // empty: anonymous
+	rights address.Rights
+}
+
+// same reports whether two identities are one user's, whatever he may do by now.
+func (i *identity) same(o *identity) bool { return i.by == o.by && i.user == o.user }
+
+// String is the user as the log names him.
+func (i *identity) String() string {
+	if i.by == byNobody {
+		return "anonymous"
+	}
+	return i.user
+}
+
+// tokenPolicies are the user tokens that an endpoint takes (Part 4, 7.41). Passwords are encrypted at each of them: by the
+// endpoint's policy, or, where it has none, by one that old clients have too (field report C7).
+func (s *Server) tokenPolicies(endpoint string) (all []*ua.UserTokenPolicy) {
+	if s.cfg.Anonymous != 0 {
+		all = append(all, &ua.UserTokenPolicy{PolicyID: anonymousPolicy, TokenType: ua.UserTokenTypeAnonymous})
+	}
+	if s.cfg.Users == nil || s.cfg.Certificate == nil {
+		return all
+	}
+	uri := endpoint
+	if channel.SecretAlgorithm(uri) == "" {
+		uri = ua.SecurityPolicyURIBasic256Sha256
+	}
+	name := uri[len(ua.SecurityPolicyURIPrefix):]
+	passwords, certificates := s.cfg.Users.Offers()
+	if passwords {
+		all = append(all, &ua.UserTokenPolicy{PolicyID: userNamePolicy + name, TokenType: ua.UserTokenTypeUserName, SecurityPolicyURI: uri})
+	}
+	if certificates {
+		all = append(all, &ua.UserTokenPolicy{PolicyID: certificatePolicy + name, TokenType: ua.UserTokenTypeCertificate, SecurityPolicyURI: uri})
+	}
+	return all
+}
+
+// tokenPolicy is the security policy of a token's PolicyId, or "". One of another endpoint is taken too: clients keep what
+// they learnt before the site was changed.
+func (s *Server) tokenPolicy(prefix, id string) string {
+	if len(id) <= len(prefix) || id[:len(prefix)] != prefix || s.cfg.Users == nil || s.cfg.Certificate == nil {
+		return ""
+	}
+	uri := ua.SecurityPolicyURIPrefix + id[len(prefix):]
+	if channel.SecretAlgorithm(uri) == "" {
+		return ""
+	}
+	return uri
+}
+
+// identify finds out whose a user token is, as far as that takes no time. No token at all is an anonymous one (Part 4,
+// 5.6.3.2). A password is not checked yet: it is returned as a login.
+func (s *Server) identify(ch *channel.Channel, nonce []byte, req *ua.ActivateSessionRequest) (*identity, *login, ua.StatusCode) {
+	x := req.UserIdentityToken
+	if x != nil && x.Value == nil && x.TypeID != nil && x.TypeID.NodeID != nil && wire.FromUA(x.TypeID.NodeID) != (wire.NodeID{}) {
+		return nil, nil, ua.StatusBadIdentityTokenInvalid
+	}
+	if x == nil || x.Value == nil {
+		return s.anonymous()
+	}
+	switch t := x.Value.(type) {
+	case *ua.AnonymousIdentityToken:
+		if t.PolicyID == anonymousPolicy {
+			return s.anonymous()
+		}
+	case *ua.UserNameIdentityToken:
+		return s.userName(t, nonce)
+	case *ua.X509IdentityToken:
+		who, code := s.certificate(ch, nonce, t, req.UserTokenSignature)
+		return who, nil, code
+	}
+	return nil, nil, ua.StatusBadIdentityTokenInvalid
+}
+
+func (s *Server) anonymous() (*identity, *login, ua.StatusCode) {
+	if s.cfg.Anonymous == 0 {
+		return nil, nil, ua.StatusBadIdentityTokenRejected
+	}
+	return &identity{by: byNobody, rights: s.cfg.Anonymous &^ address.MayAudit}, nil, ua.StatusGood
+}
+
+// login is a user name whose password has to be checked.
+type login struct {
+	user   string
+	secret []byte
+	policy string // by which it is encrypted
+	nonce  []byte // the server's, which the secret has to hold
+}
+
+// userName checks the form of a token (Part 4, 7.40.4). A password in clear text is refused everywhere.
+func (s *Server) userName(t *ua.UserNameIdentityToken, nonce []byte) (*identity, *login, ua.StatusCode) {
+	policy := s.tokenPolicy(userNamePolicy, t.PolicyID)
+	if policy == "" || t.UserName == "" || len(t.UserName) > maxName || t.EncryptionAlgorithm != channel.SecretAlgorithm(policy) {
+		return nil, nil, ua.StatusBadIdentityTokenInvalid
+	}
+	return nil, &login{user: t.UserName, secret: t.Password, policy: policy, nonce: nonce}, ua.StatusGood
+}
+
+// check finds the user of a login. Whatever is wrong with it takes the same time and is answered alike: a secret that
+// cannot be decrypted is checked as a wrong password.
+func (s *Server) check(ctx context.Context, ch *channel.Channel, l *login) (*identity, error) {
+	var password []byte
+	if secret, err := ch.Decrypt(l.policy, l.secret); err == nil {
+		if p, ok := session.PasswordOf(secret, l.nonce); ok {
+			password = p
+		}
+	}
+	u, _ := s.cfg.Users.ByName(l.user)
+	err := s.door.Try(ctx, &session.Attempt{User: l.user, Hash: u.Password, Password: password, From: origins(ch)})
+	if err != nil {
+		return nil, err
+	}
+	return &identity{by: byName, user: u.Name, rights: u.Rights}, nil
+}
+
+// origins are where a log-in comes from: a trusted certificate, or else the address. Of an address all certificates
+// together are bounded too, where anybody's is trusted.
+func origins(ch *channel.Channel) []session.Origin {
+	at := addressOf(ch.RemoteAddr())
+	if der := ch.ClientCertificate(); der != nil {
+		return []session.Origin{
+			{Name: "certificate " + pki.ThumbprintOf(der).String(), Limit: mayFail}, {Name: "all at " + at, Limit: mayFailTogether},
+		}
+	}
+	return []session.Origin{{Name: "address " + at, Limit: mayFail}}
+}
+
+// addressOf is an address without its port; of IPv6 the network, whose addresses one machine has to choose from.
+func addressOf(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return a.String()
+	}
+	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
+	if ip.Is6() {
+		return netip.PrefixFrom(ip, 64).Masked().String()
+	}
+	return ip.String()
+}
+
+// signatureURI is the algorithm of a user's signature by a policy (Part 7).
+func signatureURI(policy string) string {
+	if policy == ua.SecurityPolicyURIAes256Sha256RsaPss {
+		return "http://opcfoundation.org/UA/security/rsa-pss-sha2-256"
+	}
+	return "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256"
+}
+
+// certificate finds the user of a certificate (Part 4, 7.40.5), who has signed the server's certificate and last nonce.
+func (s *Server) certificate(ch *channel.Channel, nonce []byte, t *ua.X509IdentityToken, sig *ua.SignatureData) (*identity, ua.StatusCode) {
+	policy := s.tokenPolicy(certificatePolicy, t.PolicyID)
+	if policy == "" {
+		return nil, ua.StatusBadIdentityTokenInvalid
+	}
+	chain, err := pki.Parse(t.CertificateData)
+	if err != nil {
+		return nil, ua.StatusBadIdentityTokenInvalid
+	}
+	cert := chain[0]
+	key, ok := cert.PublicKey.(*rsa.PublicKey)
+	if !ok {
+		return nil, ua.StatusBadIdentityTokenInvalid
+	}
+	u, known := s.cfg.Users.ByCertificate(pki.ThumbprintOf(cert.Raw))
+	if now := time.Now(); !known || now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
+		return nil, ua.StatusBadIdentityTokenRejected
+	}
+	if sig == nil || sig.Algorithm != signatureURI(policy) || len(sig.Signature) != key.Size() {
+		return nil, ua.StatusBadUserSignatureInvalid
+	}
+	sum := sha256.New()
+	sum.Write(ch.ServerCertificate())
+	sum.Write(nonce)
+	if policy == ua.SecurityPolicyURIAes256Sha256RsaPss {
+		err = rsa.VerifyPSS(key, crypto.SHA256, sum.Sum(nil), sig.Signature, nil)
+	} else {
+		err = rsa.VerifyPKCS1v15(key, crypto.SHA256, sum.Sum(nil), sig.Signature)
+	}
+	if err != nil {
+		return nil, ua.StatusBadUserSignatureInvalid
+	}
+	return &identity{by: byCertificate, user: u.Name, rights: u.Rights}, ua.StatusGood
+}
+
+// loginStatus is what a client is told of a log-in that failed.
+func loginStatus(err error) ua.StatusCode {
+	if errors.Is(err, session.ErrBusy) {
+		return statusBadServerTooBusy
+	}
+	return ua.StatusBadIdentityTokenRejected
+}
+
+// refused logs that a session was not activated. user is as the client gave it, "" if it gave none.
+func (s *Server) refused(cl *client, ch *channel.Channel, user string, why any) {
+	s.rejected.securitySessions.Add(1)
+	s.refusals.sayAt(s.log, slog.LevelWarn, "session not activated", "session", cl.Peer.Name, "client", cl.Peer.ApplicationName,
+		"user", user, "from", ch.RemoteAddr(), "why", why)
+}
