@@ -78,7 +78,10 @@ func newStatus(s *Server) (*status, error) {
 		n.Value = value
 		n.Access |= ua.AccessLevelTypeCurrentRead // of those that have no value of their own
 	}
-	return m, describeNamespaces(s.space, s.cfg.Build.Version)
+	if err := describeNamespaces(s.space, s.cfg.Build.Version); err != nil || s.cfg.Certificate == nil {
+		return m, err
+	}
+	return m, describeCertificate(s.space, s.cfg.Certificate)
 }
 
 // profiles are the facets of Part 7 that the server passes; ServerProfileArray claims nothing else.

@@ -62,6 +62,7 @@ func (c *runCommand) Run(p *program) error {
 type gateway struct {
 	site     *site // its settings as the gateway was started with them; buses, devices and tags are config's
 	log      *slog.Logger
+	own      *pki.Own
 	accounts []namedAccount
 	space    *address.Space
 	tags     *tagspace.Space
@@ -85,6 +86,7 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.own = own
 	table, err := tag.NewTable(s.Tags)
 	if err != nil {
 		return nil, err
@@ -155,6 +157,7 @@ func (g *gateway) run(ctx context.Context) {
 		}
 	})
 	sockets.Go(func() { g.opcua.run(socketCtx) })
+	sockets.Go(func() { g.own.Watch(socketCtx, g.log) })
 	if g.page != nil {
 		sockets.Go(func() { g.page.run(socketCtx) })
 	}

@@ -41,6 +41,8 @@ type Gateway struct {
 	Endpoint string // OPC UA
 	Since    time.Time
 	Site     Site
+	// CertificateEnd is when the gateway's own certificate ends; zero without one.
+	CertificateEnd time.Time
 }
 
 // Site is the site file as it is applied.

@@ -39,7 +39,8 @@ func newPlant(t testing.TB, defs ...tag.Def) *plant {
 }
 
 func (p *plant) Gateway() Gateway {
-	return Gateway{Name: `Boiler <b>house</b> "1"`, Version: "1.2.3", State: "Running", Endpoint: "opc.tcp://127.0.0.1:4840", Since: time.Now().Add(-time.Minute), Site: p.site}
+	return Gateway{Name: `Boiler <b>house</b> "1"`, Version: "1.2.3", State: "Running", Endpoint: "opc.tcp://127.0.0.1:4840", Since: time.Now().Add(-time.Minute), Site: p.site,
+		CertificateEnd: time.Now().Add(30*24*time.Hour + time.Hour)}
 }
 
 func (p *plant) Devices() []Device {
@@ -221,7 +222,7 @@ func TestStateOfTheSiteFile(t *testing.T) {
 		}
 		_, body = ask(t, source, "GET", "/metrics")
 		for _, want := range []string{fmt.Sprintf("edged_config_generation %d", row.site.Generation), "edged_config_last_reload_successful " + row.taken,
-			"edged_config_restart_pending " + row.pending, "edged_config_applied_timestamp_seconds 1.767323045e+09"} {
+			"edged_config_restart_pending " + row.pending, "edged_config_applied_timestamp_seconds 1.767323045e+09", "edged_certificate_days_left 30"} {
 			if !strings.Contains(body, "\n"+want+"\n") {
 				t.Errorf("%+v: metrics lack %s", row.site, want)
 			}

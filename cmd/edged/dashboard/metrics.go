@@ -2,8 +2,11 @@ package dashboard
 
 import (
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"edged/uaserver/pki"
 )
 
 // metrics turns snapshots into Prometheus metrics, at the moment of a scrape.
@@ -31,6 +34,7 @@ var (
 	appliedDesc     = desc("config_applied_timestamp_seconds", "When the site file was applied.")
 	takenDesc       = desc("config_last_reload_successful", "1, or 0 when the site file that was read last was not taken.")
 	pendingDesc     = desc("config_restart_pending", "Keys of the site file that wait for a restart.")
+	certificateDesc = desc("certificate_days_left", "Whole days until the gateway's own certificate ends; below 0 once it has ended.")
 	limitDesc       = desc("memory_limit_bytes", "Most memory that a purpose may take.", "account")
 )
 
@@ -38,7 +42,7 @@ var (
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{samplesDesc, pollErrorsDesc, pollSecondsDesc, busyDesc, sessionsDesc, subsDesc,
 		itemsDesc, sentDesc, discardedDesc, unaccountedDesc, latencyDesc, requestsDesc, memoryDesc, limitDesc,
-		generationDesc, appliedDesc, takenDesc, pendingDesc} {
+		generationDesc, appliedDesc, takenDesc, pendingDesc, certificateDesc} {
 		out <- d
 	}
 }
@@ -74,7 +78,11 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	for _, r := range c.Requests {
 		counter(requestsDesc, float64(r.N), r.Kind)
 	}
-	site := m.source.Gateway().Site
+	g := m.source.Gateway()
+	if !g.CertificateEnd.IsZero() {
+		gauge(certificateDesc, float64(pki.DaysUntil(g.CertificateEnd, time.Now())))
+	}
+	site := g.Site
 	gauge(generationDesc, float64(site.Generation))
 	gauge(appliedDesc, float64(site.Applied.UnixMilli())/1000)
 	taken := 1.0
