@@ -282,18 +282,23 @@ func (s *Server) write(c *call) {
 		return
 	}
 	if !waits {
+		notes := s.noteWrites(c, w)
 		s.space.Write(s.ctx, c.client.may(), w.items)
 		c.reply(w)
+		s.logWrites(c, w, notes)
 		w.free()
 		return
 	}
 	var wait func()
+	var notes []written
 	ok := s.apart(c, func(ctx context.Context) {
+		notes = s.noteWrites(c, w)
 		wait = s.space.Submit(ctx, c.client.may(), w.items)
 	}, func(_ context.Context, c *call) func() {
 		wait()
 		return func() {
 			c.reply(w) // also of a cancelled request: what was written stays written, and the client is told
+			s.logWrites(c, w, notes)
 			w.free()
 		}
 	})

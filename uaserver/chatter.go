@@ -14,7 +14,7 @@ const (
 	chatterSpan = time.Minute
 )
 
-// chatter bounds the lines about sessions.
+// chatter bounds the lines about sessions, or what is done in them.
 type chatter struct {
 	mu    sync.Mutex // guards all below
 	since time.Time
@@ -22,8 +22,13 @@ type chatter struct {
 	more  int // not told since then
 }
 
-// say logs a line, or counts it. What was counted is told with the next line.
+// say is sayAt for what is no reason to worry.
 func (c *chatter) say(log *slog.Logger, text string, args ...any) {
+	c.sayAt(log, slog.LevelInfo, text, args...)
+}
+
+// sayAt logs a line, or counts it. What was counted is told with the next line.
+func (c *chatter) sayAt(log *slog.Logger, level slog.Level, text string, args ...any) {
 	c.mu.Lock()
 	now := time.Now()
 	more := 0
@@ -32,7 +37,6 @@ func (c *chatter) say(log *slog.Logger, text string, args ...any) {
 		c.since, c.lines, c.more = now, 0, 0
 	}
 	c.lines++
-	level := slog.LevelInfo
 	if c.lines > maxChatter {
 		c.more++
 		level = slog.LevelDebug

@@ -10,7 +10,6 @@ import (
 	"edged/drivers/tag"
 	"edged/uaserver/address"
 	"edged/uaserver/channel"
-	"edged/uaserver/session"
 	"edged/uaserver/subscription"
 	"edged/uaserver/wire"
 )
@@ -180,19 +179,25 @@ func (m *status) securityDiagnostics(tag.Time) tag.Value {
 		m.s.mu.Lock()
 		ch := c.ch
 		m.s.mu.Unlock()
-		if ch != nil {
-			a.body = appendSecurity(a.body, c.Session, ch)
+		if ch != nil && c.who.Load() != nil {
+			a.body = appendSecurity(a.body, c, ch)
 			a.end()
 		}
 	}
 	return a.value()
 }
 
-func appendSecurity(b []byte, se *session.Session, ch *channel.Channel) []byte {
-	b = wire.AppendNodeID(b, sessionID(se.ID))
-	b = wire.AppendNull(b) // ClientUserIdOfSession: nobody's
-	b = wire.AppendUint32(b, 0)
-	b = wire.AppendString(b, "Anonymous")
+func appendSecurity(b []byte, c *client, ch *channel.Channel) []byte {
+	b = wire.AppendNodeID(b, sessionID(c.ID))
+	who := c.who.Load()
+	if who.by == byNobody {
+		b = wire.AppendNull(b) // ClientUserIdOfSession: nobody's
+		b = wire.AppendUint32(b, 0)
+	} else {
+		b = wire.AppendString(b, who.user)
+		b = appendStrings(b, []string{who.user}) // ClientUserIdHistory: a session stays its user's
+	}
+	b = wire.AppendString(b, who.by)
 	b = wire.AppendString(b, "UA Binary")
 	b = wire.AppendString(b, "UA TCP")
 	b = wire.AppendUint32(b, uint32(ch.Mode()))

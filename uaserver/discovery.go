@@ -13,10 +13,7 @@ import (
 	"edged/uaserver/channel"
 )
 
-const (
-	transportProfile = "http://opcfoundation.org/UA-Profile/Transport/uatcp-uasc-uabinary" // Part 7
-	anonymousPolicy  = "anonymous"                                                         // PolicyId of the anonymous token
-)
+const transportProfile = "http://opcfoundation.org/UA-Profile/Transport/uatcp-uasc-uabinary" // Part 7
 
 // endpoint is one policy in one mode that sessions may use.
 type endpoint struct {
@@ -88,10 +85,6 @@ func (s *Server) application(url string) *ua.ApplicationDescription {
 
 func (s *Server) describeEndpoints(url string) []*ua.EndpointDescription {
 	app := s.application(url)
-	var tokens []*ua.UserTokenPolicy
-	if s.cfg.Anonymous != 0 {
-		tokens = append(tokens, &ua.UserTokenPolicy{PolicyID: anonymousPolicy, TokenType: ua.UserTokenTypeAnonymous})
-	}
 	var der []byte
 	if s.cfg.Certificate != nil {
 		der = s.cfg.Certificate.DER()
@@ -100,7 +93,7 @@ func (s *Server) describeEndpoints(url string) []*ua.EndpointDescription {
 	for i, e := range s.endpoints {
 		all[i] = &ua.EndpointDescription{
 			EndpointURL: url, Server: app, ServerCertificate: der, SecurityMode: e.mode, SecurityPolicyURI: e.policy,
-			UserIdentityTokens: tokens, TransportProfileURI: transportProfile, SecurityLevel: e.level,
+			UserIdentityTokens: s.tokenPolicies(e.policy), TransportProfileURI: transportProfile, SecurityLevel: e.level,
 		}
 	}
 	return all

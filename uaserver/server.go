@@ -35,7 +35,8 @@ type Config struct {
 	Policies       []channel.Policy
 	Certificate    *pki.Own
 	Trust          pki.Trust
-	Anonymous      address.Rights // of a client without a user; 0: none is let in
+	Anonymous      address.Rights // of a client without a user, its role with them; 0: none is let in
+	Users          Users          // nil: there are none
 	Space          *address.Space // its namespace 0 gets live values from the Server
 	Limits         Limits
 	Channel        channel.Limits
@@ -115,7 +116,10 @@ type Server struct {
 	unknown  atomic.Uint64   // requests of services that are not in the table
 	panics   atomic.Uint64
 	rejected rejections
-	talk     chatter
+	talk     chatter // of sessions that begin and end
+	refusals chatter // of sessions that were not let in
+	writes   chatter // of what was written
+	door     *session.Door
 	stopping atomic.Bool
 	port     atomic.Int32 // of the newest TCP listener
 
@@ -132,14 +136,27 @@ type rejections struct {
 // client is what the server joins to a session.
 type client struct {
 	*session.Session
-	pub     *subscription.Client
-	rights  atomic.Uint32 // address.Rights since the last ActivateSession
-	browse  continuations
-	aliases aliases
-	wait    waiting
-	counts  counts
-	about   []byte           // its ClientDescription, ServerUri and EndpointUrl, encoded (Part 5, 12.11)
-	ch      *channel.Channel // that it is bound to; guarded by Server.mu
+	pub    *subscription.Client
+	rights atomic.Uint32            // address.Rights since the last ActivateSession
+	who    atomic.Pointer[identity] // nil: not activated
+	writes chatter
+
+	entering sync.Mutex  // held while an ActivateSession binds it to user and channel
+	checking atomic.Bool // a password is being checked
+	browse   continuations
+	aliases  aliases
+	wait     waiting
+	counts   counts
+	about    []byte           // its ClientDescription, ServerUri and EndpointUrl, encoded (Part 5, 12.11)
+	ch       *channel.Channel // that it is bound to; guarded by Server.mu
+}
+
+// userName is the session's user as the log names him.
+func (c *client) userName() string {
+	if who := c.who.Load(); who != nil {
+		return who.String()
+	}
+	return ""
 }
 
 // may are the rights of the session's user.
@@ -170,7 +187,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, space: cfg.Space, log: cfg.Log, bound: map[*channel.Channel][]*client{}}
+	s := &Server{cfg: cfg, space: cfg.Space, log: cfg.Log, door: session.NewDoor(), bound: map[*channel.Channel][]*client{}}
 	s.requests = make([]atomic.Uint64, len(services))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.endpoints = endpointsOf(&cfg)
@@ -232,8 +249,10 @@ func (s *Server) Shutdown(ctx context.Context, reason string, after time.Duratio
 
 // Closed tells that a channel ended. Its sessions live on, for a client that comes back; the Publish requests that
 // came through it do not.
-func (h handler) Closed(ch *channel.Channel) {
-	s := h.s
+func (h handler) Closed(ch *channel.Channel) { h.s.unbound(ch) }
+
+// unbound takes the sessions off a channel that has ended. It may be called twice.
+func (s *Server) unbound(ch *channel.Channel) {
 	s.mu.Lock()
 	clients := s.bound[ch]
 	delete(s.bound, ch)
@@ -284,8 +303,8 @@ func (s *Server) sessionEnded(se *session.Session, why session.Reason, deleteSub
 	s.unbind(c)
 	s.mu.Unlock()
 	if se.Activated() { // of others nobody was told that they began
-		s.talk.say(s.log, "session ended", "session", se.Peer.Name, "client", se.Peer.ApplicationName, "from", se.Peer.Address,
-			"why", why.String())
+		s.talk.say(s.log, "session ended", "session", se.Peer.Name, "client", se.Peer.ApplicationName, "user", c.userName(),
+			"from", se.Peer.Address, "why", why.String())
 	}
 }
 

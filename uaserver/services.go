@@ -182,7 +182,7 @@ func decodingStatus(err error) ua.StatusCode {
 }
 
 // cold makes a handler of a service that decodes into package ua's types. The handler returns the response without its
-// header, or a status for a ServiceFault.
+// header, or a status for a ServiceFault; neither where it answers later.
 func cold[Req any](f func(*Server, *call, Req) (ua.Response, ua.StatusCode)) func(*Server, *call) {
 	return func(s *Server, c *call) {
 		m, err := wire.DecodeRequest(c.typ, &c.body)
@@ -200,7 +200,9 @@ func cold[Req any](f func(*Server, *call, Req) (ua.Response, ua.StatusCode)) fun
 			c.fault(code)
 			return
 		}
-		c.respond(resp)
+		if resp != nil {
+			c.respond(resp)
+		}
 	}
 }
 

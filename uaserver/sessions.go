@@ -2,6 +2,7 @@ package uaserver
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/x509"
 	"errors"
@@ -15,7 +16,6 @@ import (
 	"edged/uaserver/address"
 	"edged/uaserver/channel"
 	"edged/uaserver/session"
-	"edged/uaserver/wire"
 )
 
 const (
@@ -119,60 +119,106 @@ func applicationURI(req *ua.CreateSessionRequest) string {
 	return clip(req.ClientDescription.ApplicationURI)
 }
 
-// activateSession binds a session to the channel and its user (Part 4, 5.6.3).
+// activateSession binds a session to the channel and its user (Part 4, 5.6.3). A password is checked beside the
+// connection's read goroutine, whose other sessions go on meanwhile.
 func (s *Server) activateSession(c *call, req *ua.ActivateSessionRequest) (ua.Response, ua.StatusCode) {
 	cl, code := s.find(c)
 	if code != ua.StatusGood {
 		return nil, code
 	}
 	refuse := func(code ua.StatusCode) (ua.Response, ua.StatusCode) {
-		s.rejected.securitySessions.Add(1)
-		s.log.Warn("session not activated", "session", cl.Peer.Name, "from", c.ch.RemoteAddr(), "why", code)
+		s.refused(cl, c.ch, "", code)
 		return nil, code
 	}
 	if !cl.SameClient(c.ch.ClientCertificate()) {
 		return refuse(ua.StatusBadSecurityChecksFailed)
 	}
+	nonce := cl.Nonce()
 	if c.ch.Mode() != ua.MessageSecurityModeNone {
-		if req.ClientSignature == nil || c.ch.Verify(req.ClientSignature, c.ch.ServerCertificate(), cl.Nonce()) != nil {
+		if req.ClientSignature == nil || c.ch.Verify(req.ClientSignature, c.ch.ServerCertificate(), nonce) != nil {
 			return refuse(ua.StatusBadApplicationSignatureInvalid)
 		}
 	}
-	if code := s.identify(req.UserIdentityToken); code != ua.StatusGood {
+	locales := clipLocales(req.LocaleIDs)
+	who, l, code := s.identify(c.ch, nonce, req)
+	switch {
+	case code != ua.StatusGood:
 		return refuse(code)
+	case l == nil:
+		return s.activate(cl, c.ch, who, locales)
 	}
-	before := cl.Activated()
-	nonce, err := cl.Activate(c.ch.ID(), clipLocales(req.LocaleIDs))
+	return s.logIn(c, cl, l, locales)
+}
+
+// logIn answers when the password was checked. A session has one check at a time.
+func (s *Server) logIn(c *call, cl *client, l *login, locales []string) (ua.Response, ua.StatusCode) {
+	if !cl.checking.CompareAndSwap(false, true) {
+		return nil, statusBadServerTooBusy
+	}
+	c.client = cl
+	ok := s.apart(c, func(context.Context) {}, func(ctx context.Context, c *call) func() {
+		defer cl.checking.Store(false)
+		c.client = nil // its counters are of requests in a session
+		who, err := s.check(ctx, c.ch, l)
+		var resp ua.Response
+		code := loginStatus(err)
+		if err != nil {
+			s.refused(cl, c.ch, l.user, err)
+		} else {
+			resp, code = s.activate(cl, c.ch, who, locales)
+		}
+		return func() {
+			if code != ua.StatusGood {
+				c.fault(code)
+				return
+			}
+			c.respond(resp)
+		}
+	})
+	c.client = nil
+	if !ok {
+		cl.checking.Store(false)
+		return nil, statusBadServerTooBusy
+	}
+	return nil, ua.StatusGood
+}
+
+// activate lets a user in. A session stays its user's: what it has subscribed to was for his eyes (Part 4, 5.6.3.2,
+// Bad_IdentityChangeNotSupported).
+func (s *Server) activate(cl *client, ch *channel.Channel, who *identity, locales []string) (ua.Response, ua.StatusCode) {
+	cl.entering.Lock()
+	defer cl.entering.Unlock()
+	refuse := func(code ua.StatusCode) (ua.Response, ua.StatusCode) {
+		s.refused(cl, ch, who.String(), code)
+		return nil, code
+	}
+	before := cl.who.Load()
+	if before != nil && !before.same(who) {
+		return refuse(ua.StatusBadIdentityChangeNotSupported)
+	}
+	nonce, err := cl.Activate(ch.ID(), locales)
 	switch {
 	case errors.Is(err, session.ErrChannel):
 		return refuse(ua.StatusBadSecureChannelIDInvalid)
 	case err != nil:
 		return nil, ua.StatusBadSessionClosed
 	}
-	cl.rights.Store(uint32(s.cfg.Anonymous &^ address.MayAudit)) // Part 5, 6.3.4: for users, over encrypted channels
-	s.bind(cl, c.ch)
-	c.ch.Trusted()
-	if !before {
-		s.talk.say(s.log, "session activated", "session", cl.Peer.Name, "client", cl.Peer.ApplicationName, "from", c.ch.RemoteAddr(),
-			"policy", c.ch.PolicyURI(), "mode", c.ch.Mode().String())
+	rights := who.rights
+	if ch.Mode() != ua.MessageSecurityModeSignAndEncrypt {
+		rights &^= address.MayAudit
+	}
+	cl.rights.Store(uint32(rights))
+	cl.who.Store(who)
+	s.bind(cl, ch)
+	ch.Trusted()
+	if ch.Ended() { // meanwhile, and perhaps before it was bound
+		s.unbound(ch)
+	}
+	if before == nil {
+		s.talk.say(s.log, "session activated", "session", cl.Peer.Name, "client", cl.Peer.ApplicationName, "user", who.String(),
+			"from", ch.RemoteAddr(), "policy", ch.PolicyURI(), "mode", ch.Mode().String())
 	}
 	return &ua.ActivateSessionResponse{ServerNonce: nonce}, ua.StatusGood
-}
-
-// identify checks the user token. No token at all is an anonymous one (Part 4, 5.6.3.2).
-func (s *Server) identify(x *ua.ExtensionObject) ua.StatusCode {
-	if x != nil && x.Value != nil {
-		t, ok := x.Value.(*ua.AnonymousIdentityToken)
-		if !ok || t.PolicyID != anonymousPolicy {
-			return ua.StatusBadIdentityTokenInvalid
-		}
-	} else if x != nil && x.TypeID != nil && x.TypeID.NodeID != nil && wire.FromUA(x.TypeID.NodeID) != (wire.NodeID{}) {
-		return ua.StatusBadIdentityTokenInvalid
-	}
-	if s.cfg.Anonymous == 0 {
-		return ua.StatusBadIdentityTokenRejected
-	}
-	return ua.StatusGood
 }
 
 // closeSession ends a session, activated or not (Part 4, 5.6.4).

@@ -26,6 +26,9 @@ const (
 	Engineer
 	Admin
 
+	// Everybody is all of them.
+	Everybody = Anonymous | Observer | Operator | Engineer | Admin
+
 	// Nobody makes a permission that no role has differ from one that is not given.
 	Nobody Roles = 1 << 7
 )

@@ -11,13 +11,11 @@ import (
 	"edged/uaserver/wire"
 )
 
-const everybody = Anonymous | Observer | Operator | Engineer | Admin
-
 // TestPermissions: a node that says who may is read, written, found and described by that alone; A10.
 func TestPermissions(t *testing.T) {
 	s := newSpace(t)
 	nodes := folder(t, s, "f", &recorder{}, "free", "setpoint", "secret", "dead")
-	nodes[2].Permissions = Permissions{Browse: everybody, Read: everybody, Write: Operator | Engineer}
+	nodes[2].Permissions = Permissions{Browse: Everybody, Read: Everybody, Write: Operator | Engineer}
 	nodes[3].Permissions = Permissions{Browse: Engineer, Read: Engineer, Write: Engineer}
 	nodes[4].Permissions = Permissions{Browse: Nobody, Read: Nobody, Write: Nobody, Call: Nobody}
 	general := MayBrowse | MayRead
@@ -40,7 +38,7 @@ func TestPermissions(t *testing.T) {
 		{"secret, operator", 3, (general | MayWrite).With(Operator), tag.BadUserAccessDenied, tag.BadUserAccessDenied, 0, false},
 		{"secret, engineer", 3, general.With(Engineer), tag.Good, tag.Good, both, true},
 		{"secret, no role", 3, general | MayWrite, tag.BadUserAccessDenied, tag.BadUserAccessDenied, 0, false},
-		{"nobody's, everybody", 4, (general | MayWrite).With(everybody), tag.BadUserAccessDenied, tag.BadUserAccessDenied, 0, false},
+		{"nobody's, everybody", 4, (general | MayWrite).With(Everybody), tag.BadUserAccessDenied, tag.BadUserAccessDenied, 0, false},
 	} {
 		n := nodes[row.node]
 		reads := []ReadItem{{Node: n, Attribute: ua.AttributeIDValue}, {Node: n, Attribute: ua.AttributeIDUserAccessLevel}}
