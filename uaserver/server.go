@@ -274,6 +274,7 @@ func (s *Server) bind(c *client, ch *channel.Channel) {
 	s.unbind(c)
 	c.ch = ch
 	s.bound[ch] = append(s.bound[ch], c)
+	ch.Trusted()
 	s.mu.Unlock()
 	if old != nil {
 		c.pub.Detach(sender{old, c})
@@ -288,6 +289,7 @@ func (s *Server) unbind(c *client) {
 	rest := slices.DeleteFunc(s.bound[c.ch], func(o *client) bool { return o == c })
 	if len(rest) == 0 {
 		delete(s.bound, c.ch)
+		c.ch.Untrusted()
 	} else {
 		s.bound[c.ch] = rest
 	}

@@ -23,7 +23,7 @@ type Channel struct {
 	began  time.Time
 	log    *slog.Logger
 
-	trusted atomic.Bool // a session was activated
+	trusted atomic.Bool // it has an activated session
 	closing atomic.Bool // set with out.mu held; nothing more is read or answered
 
 	// Set by the read goroutine before the Handler hears of the channel, constant afterwards.
@@ -112,6 +112,9 @@ func concat(data [][]byte) []byte {
 // Trusted lifts the limit on requests from Limits.Login to Limits.Request, and keeps the connection from giving way to
 // new ones. It is called when a session was activated on the channel.
 func (c *Channel) Trusted() { c.trusted.Store(true) }
+
+// Untrusted takes that back. It is called when the last session of the channel has ended, or has moved to another channel.
+func (c *Channel) Untrusted() { c.trusted.Store(false) }
 
 // Close ends the channel after the responses before it were sent. Unless code is Good, the client is told it in an Error
 // message (Part 6, 7.1.2.5). Any goroutine may call it; it does not wait.
