@@ -210,7 +210,6 @@ func (s *Server) activate(cl *client, ch *channel.Channel, who *identity, locale
 	cl.rights.Store(uint32(rights))
 	cl.who.Store(who)
 	s.bind(cl, ch)
-	ch.Trusted()
 	if ch.Ended() { // meanwhile, and perhaps before it was bound
 		s.unbound(ch)
 	}
