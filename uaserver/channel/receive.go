@@ -38,6 +38,7 @@ type input struct {
 	expire   time.Time // of the newest token
 	begun    time.Time // of the unfinished request; zero: none
 
+	reverse     *reverse // nil: the client made the connection
 	hello       bool
 	token, next *token // next: renewed, not used by the client yet
 	tokens      uint32 // ids given
@@ -53,7 +54,10 @@ type input struct {
 }
 
 // converse reads and answers chunk after chunk until the conversation ends. Its error says why.
-func (c *Channel) converse() error {
+func (c *Channel) converse() (err error) {
+	if r := c.in.reverse; r != nil {
+		defer func() { r.why = err }()
+	}
 	for {
 		chunk, err := c.nextChunk()
 		if err != nil {
@@ -77,7 +81,7 @@ func (c *Channel) whyEnded(err error) error {
 	switch {
 	case c.closing.Load():
 		return errEnd
-	case !errors.Is(err, os.ErrDeadlineExceeded):
+	case !errors.Is(err, os.ErrDeadlineExceeded), c.in.reverse.waits():
 		return err
 	case c.id == 0:
 		return faultf(ua.StatusBadTimeout, "no channel was opened within %v", c.s.cfg.Limits.Handshake)
@@ -117,6 +121,8 @@ func (c *Channel) chunkLimits(h []byte) (low, high int, err error) {
 	switch kind := string(h[:3]); {
 	case kind == "HEL" && final && !c.in.hello:
 		return helloSize, minChunk, nil
+	case kind == "ERR" && final && c.in.reverse.waits():
+		return messageHeader + 8, minChunk, nil
 	case kind == "OPN" && final && c.in.hello:
 		return messageHeader + 4, c.maxChunk, nil
 	case kind == "CLO" && final && c.id != 0, kind == "MSG" && (final || h[3] == 'C' || h[3] == 'A') && c.id != 0:
@@ -131,7 +137,12 @@ func (c *Channel) receive(b []byte) error {
 	switch b[0] {
 	case 'H':
 		c.in.hello = true
+		if c.in.reverse != nil {
+			c.in.reverse.hello(c)
+		}
 		return c.hello(b)
+	case 'E':
+		return c.in.reverse.refused(b)
 	case 'O':
 		return aside(func() error { return c.open(b) })
 	}
