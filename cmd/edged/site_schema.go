@@ -18,6 +18,16 @@ type keyNote struct {
 	example any
 }
 
+func init() {
+	for _, role := range roleNames {
+		at := "server.security.roles." + role.name
+		siteNotes[at] = keyNote{doc: "Nodes of this role."}
+		siteNotes[at+".browse"] = keyNote{doc: "Nodes that are shown to it. Default: all.", example: []any{"boiler", "*.temperature"}}
+		siteNotes[at+".read"] = keyNote{doc: "Nodes whose values it reads. Default: those of browse."}
+		siteNotes[at+".write"] = keyNote{doc: "Nodes that it writes. Default: those of browse; none for observer.", example: []any{"boiler.setpoint"}}
+	}
+}
+
 // siteNotes are the notes by the path of the key; those of all devices and tags stand once.
 var siteNotes = map[string]keyNote{
 	"server":                        {doc: "The OPC UA server."},
@@ -28,6 +38,8 @@ var siteNotes = map[string]keyNote{
 	"server.security.policies":      {doc: "Security policies. None must be named to be had.", value: []any{"Basic256Sha256", "Aes128_Sha256_RsaOaep", "Aes256_Sha256_RsaPss"}},
 	"server.security.modes":         {doc: "Modes of every policy but None.", value: []any{"Sign", "SignAndEncrypt"}},
 	"server.security.anonymous":     {doc: "What a client without a user may do.", value: "none"},
+	"server.security.users":         {doc: "File of users, beside the site file, which `edged users` makes; none: there are none.", value: "users.yaml"},
+	"server.security.roles":         {doc: "With which nodes a role may do something: names of devices, folders and tags, with * for any text. A role without patterns has all nodes."},
 	"server.security.trust_all":     {doc: "Take any valid client certificate, with a warning in the log.", value: false},
 	"server.limits":                 {doc: "What all clients together may have."},
 	"server.limits.sessions":        {doc: "Sessions.", value: 100},
@@ -68,9 +80,9 @@ var siteNotes = map[string]keyNote{
 	"devices.quirks":                {doc: "Named by symptom; none in this version."},
 	"devices.tags.name":             {doc: "Unique in the device; a dot makes a folder; does not begin with $. With repeat, {n} is the number."},
 	"devices.tags.repeat":           {doc: "Makes so many tags: {n} in the name is 0 to N-1, each address after the one before.", value: 1},
-	"devices.tags.unit":             {doc: "Engineering unit, such as °C."},
+	"devices.tags.unit":             {doc: "Engineering unit of a number, such as °C."},
 	"devices.tags.description":      {doc: "For people."},
-	"devices.tags.range":            {doc: "[low, high]: the EURange, and the limits of a write.", example: []any{0, 150}},
+	"devices.tags.range":            {doc: "[low, high]: the EURange of a number, and the limits of a write.", example: []any{0, 150}},
 	"devices.tags.instrument_range": {doc: "[low, high]: what the instrument can give.", example: []any{-50, 250}},
 	"devices.tags.states":           {doc: "Texts of the values of a bool (both) or an integer; such an integer takes no other value in a write.", example: map[string]any{"0": "off", "1": "heating"}},
 	"devices.tags.access":           {doc: "What clients may do.", value: "read"},
@@ -82,7 +94,7 @@ var siteNotes = map[string]keyNote{
 	"devices.tags.order":       {doc: "Order of the bytes; A is the most significant.", value: "ABCD", words: []string{"ABCD", "DCBA", "BADC", "CDAB", "ABCDEFGH", "HGFEDCBA", "BADCFEHG", "GHEFCDAB"}},
 	"devices.tags.scale":       {doc: "value = raw * scale + offset, exact as decimal text; such a tag is a Double.", example: 0.1},
 	"devices.tags.offset":      {doc: "See scale.", example: -273.15},
-	"devices.tags.decimals":    {doc: "Places that the value is rounded to; the ValuePrecision of a float."},
+	"devices.tags.decimals":    {doc: "Places that are worth showing, the ValuePrecision of a float; a value that is read from a device is rounded to them."},
 	"devices.tags.nan":         {doc: "good takes NaN as a value.", value: "bad", words: []string{"bad", "good"}},
 	"devices.tags.sentinel":    {doc: "Raw values that mean that there is none; they read as BadOutOfRange.", example: []any{0x8000}},
 	"devices.tags.poll":        {doc: "Poll period. Default: the device's."},

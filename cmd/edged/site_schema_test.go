@@ -299,7 +299,8 @@ var beyondSchema = []string{
 	"repeat makes a name twice", "tags in all", "memory value",
 	"instrument range order", "instrument range of a bit", "states empty", "states of a bool that are none", "states of a bool by half",
 	"states outside of the type", "state twice", "states of a float", "states of a scaled number", "states of a list", "states with a unit",
-	"states with an instrument", "memory states",
+	"states with an instrument", "memory states", "decimals of a bit", "unit and range of a bit", "unit of a bit with states",
+	"unit and range of a text", "memory: unit, range of a text", "memory: decimals of a text", "memory: decimals of a whole number",
 }
 
 // TestSchemaFindsMistakes shows an editor's schema each mistake that the parser finds.

@@ -14,7 +14,7 @@ const (
 	maxStateText = 100 // bytes
 )
 
-// readStates notes the states of a discrete tag; checkStates reads them when the type is known.
+// readStates notes the states of a discrete tag; checkType reads them when the type is known.
 func (t *tagReader) readStates(n *node) {
 	what := t.what + ": states"
 	if s, ok := t.sketching(); ok {
@@ -35,9 +35,14 @@ func (t *tagReader) readStates(n *node) {
 	}
 }
 
-// checkStates reads the states of a tag whose type is known, and reports whether they fit it.
-func (t *tagReader) checkStates(n *node) bool {
+// checkType reports whether the keys of a tag whose type is known now fit it, and reads its states.
+func (t *tagReader) checkType(n *node) bool {
 	before := len(t.mistakes) + t.more
+	for _, key := range []string{"unit", "range"} {
+		if v := n.get(key); v != nil && !t.def.Kind.Number() {
+			t.fault(v, "%s: %s is of a number, and this is %s: remove it", t.what, key, tag.Type{Kind: t.def.Kind, Len: t.def.Len})
+		}
+	}
 	low, high, discrete := discreteLimits(t.def.Kind)
 	switch {
 	case t.def.Instrument != tag.Span{} && (!t.def.Kind.Number() || t.states != nil):
@@ -46,7 +51,7 @@ func (t *tagReader) checkStates(n *node) bool {
 	case !discrete || t.def.Len > 0:
 		t.fault(n.get("states"), "%s: states are of a single bool or integer without scale, and this is %s: remove them",
 			t.what, tag.Type{Kind: t.def.Kind, Len: t.def.Len})
-	case t.def.Unit != "":
+	case t.def.Unit != "" && t.def.Kind.Number():
 		t.fault(n.get("unit"), "%s: a value with states has no unit: remove one of them", t.what)
 	default:
 		t.eachState(low, high)

@@ -11,6 +11,7 @@ func TestStatesOfTheFile(t *testing.T) {
   - {name: "mode{n}", repeat: 2, address: "holding:0", type: int16, states: {0: off, 1: heating, -2: "out of order", 0x10: off}}
   - {name: level, address: "holding:4", scale: 0.1, decimals: 1, range: [0, 5], instrument_range: [-1, 6.5]}
   - {name: plain, address: "holding:5"}
+- {name: memory, driver: memory, tags: [{name: whole, decimals: 0}, {name: fine, type: float32, decimals: 3}]}
 `)))
 	if err != nil {
 		t.Fatal(err)
@@ -21,6 +22,7 @@ func TestStatesOfTheFile(t *testing.T) {
 		{Name: "mode0", Kind: tag.Int16, States: mode}, {Name: "mode1", Kind: tag.Int16, States: mode},
 		{Name: "level", Kind: tag.Float64, Decimals: 2, Instrument: tag.Span{Low: -1, High: 6.5}},
 		{Name: "plain", Kind: tag.Uint16},
+		{Name: "whole", Kind: tag.Float64, Decimals: 1}, {Name: "fine", Kind: tag.Float32, Decimals: 4},
 	} {
 		got := s.Tags[i]
 		if got.Name != want.Name || got.Kind != want.Kind || got.States != want.States || got.Decimals != want.Decimals || got.Instrument != want.Instrument {

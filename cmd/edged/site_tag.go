@@ -14,6 +14,9 @@ import (
 // maxHold bounds how long a value may outlive its device's silence.
 const maxHold = 24 * time.Hour
 
+// maxDecimals are the places of a memory tag that may be worth showing: a float64 holds no more of them.
+const maxDecimals = 15
+
 // tagReader reads one entry of a device's tags.
 type tagReader struct {
 	*deviceReader
@@ -154,7 +157,7 @@ func (t *tagReader) readModbus(n *node) {
 		return
 	}
 	t.def.Kind, t.def.Len = m.Shape()
-	if !t.checkStates(n) {
+	if !t.checkType(n) {
 		return
 	}
 	if places, err := strconv.ParseUint(m.Decimals, 10, 8); err == nil && places < 0xFF {
@@ -185,6 +188,7 @@ func (t *tagReader) readMemory(n *node) {
 	t.section(n, t.what, append(t.common(),
 		key{"type", func(v *node) { m.Type = t.raw(v, "type") }},
 		key{"value", func(v *node) { m.Value = t.plain(v, t.what+": value") }},
+		key{"decimals", func(v *node) { t.def.Decimals = 1 + uint8(t.integer(v, t.what+": decimals", 0, maxDecimals)) }},
 		key{"wave", func(v *node) { m.Wave = t.readWave(v) }},
 		key{"retain", func(v *node) { t.only(v, t.what+": retain", "false") }},
 	))
@@ -201,7 +205,11 @@ func (t *tagReader) readMemory(n *node) {
 		return
 	}
 	t.def.Kind, t.def.Len = m.Shape()
-	if !t.checkStates(n) {
+	if v := n.get("decimals"); v != nil && t.def.Kind != tag.Float32 && t.def.Kind != tag.Float64 {
+		t.fault(v, "%s: decimals is of float32 and float64, and this is %s: remove it", t.what, tag.Type{Kind: t.def.Kind, Len: t.def.Len})
+		return
+	}
+	if !t.checkType(n) {
 		return
 	}
 	t.settings.Entries = append(t.settings.Entries, tagEntry{m, t.repeat})
