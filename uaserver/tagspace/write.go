@@ -68,13 +68,14 @@ func (s *Space) batch(items []address.WriteItem) *batch {
 			continue
 		}
 		sl := v.slot(it.Node.Ref)
-		if it.Status = sl.command(&b.cmds[n], it); it.Status == tag.Good {
-			b.kept = b.kept || sl.def.Access&tag.Readable == 0
-			b.item[n] = i
-			n++
+		if it.Status = sl.command(&b.cmds[n], it); it.Status != tag.Good {
+			b.cmds[n] = tag.Command{}
+			continue
 		}
+		b.kept = b.kept || sl.def.Access&tag.Readable == 0
+		b.item[n] = i
+		n++
 	}
-	clear(b.cmds[n:])
 	b.cmds, b.item = b.cmds[:n], b.item[:n]
 	return b
 }
@@ -105,13 +106,13 @@ func (s *Space) keep(cmds []tag.Command) {
 	}
 }
 
-// command checks an item and makes a command of it. The type has been checked.
+// command checks an item and makes a command of it in cmd, which is zero. The type has been checked.
 func (sl *slot) command(cmd *tag.Command, it *address.WriteItem) tag.Status {
 	if sl == nil {
 		return tag.BadNotWritable
 	}
 	def, v := sl.def, &it.Value
-	*cmd = tag.Command{Ref: it.Node.Ref, Value: v.Value}
+	cmd.Ref, cmd.Value = it.Node.Ref, v.Value
 	if v.Server != 0 { // the server's own to set (Part 4, 5.10.4.2)
 		return tag.BadWriteNotSupported
 	}

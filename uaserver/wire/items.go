@@ -175,7 +175,8 @@ func (r *Reader) plainWriteValue(w *WriteValue) bool {
 	}
 	w.Attribute = ua.AttributeID(binary.LittleEndian.Uint32(h[:]))
 	w.Range = ""
-	w.Value = DataValue{Value: v, Mask: HasValue}
+	d := &w.Value // part by part: a literal would be made elsewhere and then copied
+	d.Value, d.Status, d.Source, d.Server, d.Mask = v, 0, 0, 0, HasValue
 	r.off = len(r.b) - len(b) + head + n
 	return true
 }
