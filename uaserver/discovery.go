@@ -3,9 +3,7 @@ package uaserver
 import (
 	"net"
 	"net/url"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gopcua/opcua/ua"
@@ -107,17 +105,7 @@ func (s *Server) urlFor(ch *channel.Channel, asked string) string {
 			return "opc.tcp://" + host
 		}
 	}
-	host := "localhost"
-	if len(s.cfg.Hosts) > 0 {
-		host = s.cfg.Hosts[0]
-	} else if h, err := os.Hostname(); err == nil {
-		host = h
-	}
-	port := defaultPort
-	if p := s.port.Load(); p != 0 {
-		port = strconv.Itoa(int(p))
-	}
-	return "opc.tcp://" + net.JoinHostPort(host, port)
+	return s.ownURL()
 }
 
 // defaultPort is OPC UA's registered port (Part 6, 7.4).
