@@ -69,6 +69,7 @@ type commandLine struct {
 	Watch   watchCommand   `cmd:"" help:"Print each change of nodes of an OPC UA server."`
 	Bench   benchCommand   `cmd:"" help:"Put a server under load and measure it."`
 	Certs   certsCommand   `cmd:"" help:"Certificates: the gateway's own, and those of its clients."`
+	Users   usersCommand   `cmd:"" help:"Users who may log in, with their passwords and roles."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

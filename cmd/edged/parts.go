@@ -202,11 +202,20 @@ func (s *site) policies() []channel.Policy {
 func (s *site) anonymous() address.Rights {
 	switch s.Server.Security.Anonymous {
 	case anonymousRead:
-		return address.MayBrowse | address.MayRead
+		return mayLook.With(address.Anonymous)
 	case anonymousWrite:
-		return address.MayBrowse | address.MayRead | address.MayWrite | address.MayCall
+		return (mayLook | address.MayWrite | address.MayCall).With(address.Anonymous)
 	}
 	return 0
+}
+
+// userFile is who may log in with a user; nil: nobody.
+func (s *site) userFile(log *slog.Logger) uaserver.Users {
+	path := s.usersFile()
+	if path == "" {
+		return nil
+	}
+	return newUserFile(path, log)
 }
 
 func channelLimits(l *limitSettings) channel.Limits {

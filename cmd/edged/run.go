@@ -95,7 +95,7 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 		return nil, err
 	}
 	g.tags, err = tagspace.New(tagspace.Config{
-		Table: table, Address: g.space, Devices: s.objects(), State: g.deviceState, Account: queues,
+		Table: table, Address: g.space, Devices: s.objects(), State: g.deviceState, Permissions: s.permissions(), Account: queues,
 	})
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	limits := &s.Server.Limits
 	g.server, err = uaserver.New(uaserver.Config{
 		Name: s.Server.Name, ApplicationURI: s.Server.ApplicationURI, Build: buildOf(), Hosts: pki.Hosts(),
-		Policies: s.policies(), Certificate: own, Trust: trust, Anonymous: s.anonymous(), Space: g.space,
+		Policies: s.policies(), Certificate: own, Trust: trust, Anonymous: s.anonymous(), Users: s.userFile(log), Space: g.space,
 		Limits:  uaserver.Limits{Sessions: limits.Sessions},
 		Channel: channelLimits(limits),
 		Subscription: subscription.Config{

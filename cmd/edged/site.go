@@ -47,6 +47,8 @@ type securitySettings struct {
 	Modes     []string
 	Anonymous string // none, read or write
 	TrustAll  bool
+	Users     string                  // file, or none
+	Roles     map[string]rolePatterns // by name; without those that the file gives no patterns
 }
 
 // limitSettings bound what clients may have.
@@ -85,6 +87,7 @@ func defaultSite(file string) *site {
 				Policies:  slices.Clone(securePolicies),
 				Modes:     []string{modeSign, modeSignAndEncrypt},
 				Anonymous: anonymousNone,
+				Users:     defaultUsers,
 			},
 			Limits: limitSettings{
 				Sessions:       100,
@@ -149,6 +152,8 @@ type siteReader struct {
 	lines   map[string]line // by the place of a line: a serial device's path, or host and port
 	devices map[string]int  // line of the first device of a name
 	full    bool            // the bound on tags was told
+	// patterns of roles, which are checked when the tags are known.
+	patterns []pattern
 }
 
 // read reads the sections in the order in which they need each other, whatever their order in the file.
@@ -165,9 +170,7 @@ func (r *siteReader) read(root *node) {
 	if root.kind != mapNode {
 		return
 	}
-	if r.site.Server.Security.Anonymous == anonymousNone {
-		r.note("nobody can log in, because server.security.anonymous is none and this version has no users: set it to read or write")
-	}
+	r.checkUsers()
 	if buses != nil {
 		r.readBuses(buses)
 	}
@@ -177,6 +180,9 @@ func (r *siteReader) read(root *node) {
 	}
 	r.readDevices(devices)
 	r.checkLines(devices)
+	if len(r.mistakes) == 0 {
+		r.checkPatterns()
+	}
 }
 
 // dataFolder is the folder of certificates and everything else that is kept, beside the site file unless named.

@@ -18,6 +18,16 @@ type keyNote struct {
 	example any
 }
 
+func init() {
+	for _, role := range roleNames {
+		at := "server.security.roles." + role.name
+		siteNotes[at] = keyNote{doc: "Nodes of this role."}
+		siteNotes[at+".browse"] = keyNote{doc: "Nodes that are shown to it. Default: all.", example: []any{"boiler", "*.temperature"}}
+		siteNotes[at+".read"] = keyNote{doc: "Nodes whose values it reads. Default: those of browse."}
+		siteNotes[at+".write"] = keyNote{doc: "Nodes that it writes. Default: those of browse; none for observer.", example: []any{"boiler.setpoint"}}
+	}
+}
+
 // siteNotes are the notes by the path of the key; those of all devices and tags stand once.
 var siteNotes = map[string]keyNote{
 	"server":                        {doc: "The OPC UA server."},
@@ -28,6 +38,8 @@ var siteNotes = map[string]keyNote{
 	"server.security.policies":      {doc: "Security policies. None must be named to be had.", value: []any{"Basic256Sha256", "Aes128_Sha256_RsaOaep", "Aes256_Sha256_RsaPss"}},
 	"server.security.modes":         {doc: "Modes of every policy but None.", value: []any{"Sign", "SignAndEncrypt"}},
 	"server.security.anonymous":     {doc: "What a client without a user may do.", value: "none"},
+	"server.security.users":         {doc: "File of users, beside the site file, which `edged users` makes; none: there are none.", value: "users.yaml"},
+	"server.security.roles":         {doc: "With which nodes a role may do something: names of devices, folders and tags, with * for any text. A role without patterns has all nodes."},
 	"server.security.trust_all":     {doc: "Take any valid client certificate, with a warning in the log.", value: false},
 	"server.limits":                 {doc: "What all clients together may have."},
 	"server.limits.sessions":        {doc: "Sessions.", value: 100},

@@ -66,8 +66,8 @@ func (r *siteReader) security(n *node) {
 			s.Anonymous = r.choice(v, "server.security: anonymous", anonymousNone, anonymousRead, anonymousWrite)
 		}},
 		{"trust_all", func(v *node) { s.TrustAll = r.boolean(v, "server.security: trust_all") }},
-		r.later("users"),
-		r.later("roles"),
+		{"users", func(v *node) { s.Users = r.users(v) }},
+		{"roles", r.roles},
 	})
 }
 
