@@ -43,7 +43,7 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Msg }
 
 // slot is one tag at work.
 type slot struct {
-	*rules            // shared by the tags of a repeat
+	*rules            // shared by tags that are alike
 	sample tag.Sample // what it holds
 }
 
@@ -84,6 +84,7 @@ func New(name string, tags []Tag) (*Device, error) {
 	high := slices.MaxFunc(tags, func(a, b Tag) int { return int(a.Ref) - int(b.Ref) }).Ref
 	d.first, d.index = low, make([]int32, high-low+1)
 	d.slots, d.tags = make([]slot, 0, len(tags)), make([]tag.Ref, 0, len(tags))
+	shared := map[rules]*rules{}
 	for i := range tags {
 		t := &tags[i]
 		s, errs := t.slot()
@@ -93,8 +94,10 @@ func New(name string, tags []Tag) (*Device, error) {
 		if d.index[t.Ref-low] != 0 {
 			return nil, fmt.Errorf("device %s: tag %s has the slot of another", name, t.Name)
 		}
-		if i > 0 && *d.slots[i-1].rules == *s.rules {
-			s.rules = d.slots[i-1].rules
+		if same := shared[*s.rules]; same != nil {
+			s.rules = same
+		} else {
+			shared[*s.rules] = s.rules
 		}
 		d.slots = append(d.slots, *s)
 		d.tags = append(d.tags, t.Ref)

@@ -47,6 +47,7 @@ func New(cfg Config, links ...*Link) (*Device, error) {
 	}
 	d := &Device{name: cfg.Name, hold: map[tag.Ref]time.Duration{}, limits: cfg.limits()}
 	d.room(cfg.Tags)
+	shared := forms{}
 	byName := make(map[string]*field, len(cfg.Together))
 	for _, group := range cfg.Together {
 		for _, name := range group {
@@ -62,9 +63,7 @@ func New(cfg Config, links ...*Link) (*Device, error) {
 		if d.index[t.Ref-d.first] != 0 {
 			return nil, fmt.Errorf("device %s: tag %s has the slot of another", cfg.Name, t.Name)
 		}
-		if i > 0 && d.fields[i-1].form.equal(f.form) { // of one repeat
-			f.form = d.fields[i-1].form
-		}
+		f.form = shared.of(f.form)
 		d.tags, d.fields = append(d.tags, t.Ref), append(d.fields, *f)
 		d.index[t.Ref-d.first] = int32(len(d.fields))
 		if _, named := byName[t.Name]; named {

@@ -187,3 +187,28 @@ func (m memory) read(t Table, start, count int) []byte {
 	}
 	return b
 }
+
+func TestTagsThatAreAlikeShareTheirForm(t *testing.T) {
+	scaled := Tag{Type: "int16", Scale: "0.1", Sentinel: []string{"0x8000"}}
+	other, none := scaled, scaled
+	other.Scale, none.Sentinel = "0.01", nil
+	var cfg Config
+	for i, tg := range []Tag{scaled, {}, scaled, other, none, {}} {
+		tg.Ref, tg.Name, tg.Address = tag.Ref(i+1), fmt.Sprint(i), fmt.Sprintf("holding:%d", i)
+		cfg.Tags = append(cfg.Tags, tg)
+	}
+	d, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[*form]int{}
+	for i, want := range []int{0, 1, 0, 2, 3, 1} { // which of the forms, in the order in which they come
+		f := d.fields[i].form
+		if _, ok := seen[f]; !ok {
+			seen[f] = len(seen)
+		}
+		if seen[f] != want {
+			t.Errorf("tag %d has form %d, want %d", i, seen[f], want)
+		}
+	}
+}

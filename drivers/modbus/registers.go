@@ -21,7 +21,7 @@ type field struct {
 	decoded *decoded // of a value that would allocate; nil before the first
 }
 
-// form is what the tags of a repeat have in common. It is read only once it is made.
+// form is what tags that are alike have in common. It is read only once it is made.
 type form struct {
 	shape
 	scaling   *scaling
@@ -47,10 +47,29 @@ type shape struct {
 	multiOnly  bool // write functions 15 and 16 alone
 }
 
-// equal reports whether fields of either form are read and written alike.
-func (f *form) equal(o *form) bool {
-	scaled := f.scaling == o.scaling || f.scaling != nil && o.scaling != nil && *f.scaling == *o.scaling
-	return scaled && f.shape == o.shape && slices.Equal(f.sentinels, o.sentinels)
+// forms are those of a device, each of them once.
+type forms map[alike][]*form
+
+// alike is what can be compared of a form; its sentinels remain.
+type alike struct {
+	shape
+	scaled  bool
+	scaling scaling
+}
+
+// of is the form that is read and written like f.
+func (fs forms) of(f *form) *form {
+	key := alike{shape: f.shape}
+	if f.scaling != nil {
+		key.scaled, key.scaling = true, *f.scaling
+	}
+	for _, same := range fs[key] {
+		if slices.Equal(same.sentinels, f.sentinels) {
+			return same
+		}
+	}
+	fs[key] = append(fs[key], f)
+	return f
 }
 
 // decoded is what a field's bytes were decoded to last: the same bytes are the same value.
