@@ -6,6 +6,7 @@ import (
 	"crypto/rsa"
 	_ "crypto/sha1" // of RSA-OAEP
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -58,6 +59,8 @@ type asymmetric struct {
 	own  *rsa.PrivateKey // the gateway's
 	peer *rsa.PublicKey  // the client's
 }
+
+var errNotRSA = errors.New("channel: the client's key is not RSA")
 
 // plainBlock is how many bytes of plain text one block carries to the client (RFC 8017, 7.1.1).
 func (a *asymmetric) plainBlock() int { return a.peer.Size() - 2*a.oaep.Size() - 2 }

@@ -4,6 +4,8 @@ package channel
 
 import (
 	"context"
+	"crypto/rsa"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
@@ -21,7 +23,6 @@ type Channel struct {
 	addr   netip.Addr // of the peer, without port; zero if it has none
 	number uint64     // order of arrival
 	began  time.Time
-	log    *slog.Logger
 
 	trusted atomic.Bool // it has an activated session
 	closing atomic.Bool // set with out.mu held; nothing more is read or answered
@@ -31,13 +32,12 @@ type Channel struct {
 	url         string
 	policy      *policy
 	mode        ua.MessageSecurityMode
-	certificate []byte      // the client's own
-	asymmetric  *asymmetric // nil with policy None
-	chunk       int         // bytes of a chunk that we send
-	body        int         // bytes of a message in such a chunk
-	maxMessage  int         // bytes of a response that the client takes; 0: no limit
-	maxChunks   int         // chunks of a response that the client takes; 0: no limit
-	maxChunk    int         // bytes of a chunk that we take
+	certificate []byte // the client's own
+	chunk       int    // bytes of a chunk that we send
+	body        int    // bytes of a message in such a chunk
+	maxMessage  int    // bytes of a response that the client takes; 0: no limit
+	maxChunks   int    // chunks of a response that the client takes; 0: no limit
+	maxChunk    int    // bytes of a chunk that we take
 
 	in  input
 	out output
@@ -72,33 +72,49 @@ func (c *Channel) EndpointURL() string { return c.url }
 // Sign signs the concatenation of data with the gateway's key, as CreateSession's serverSignature wants it (Part 4,
 // 5.6.2). With policy None the signature is empty.
 func (c *Channel) Sign(data ...[]byte) (*ua.SignatureData, error) {
-	if c.asymmetric == nil {
+	if c.policy.nonce == 0 {
 		return &ua.SignatureData{}, nil
 	}
+	a := asymmetric{policy: c.policy, own: c.s.cfg.Certificate.Key()}
 	var sig []byte
 	err := c.s.private(func() (err error) {
-		sig, err = c.asymmetric.sign(concat(data))
+		sig, err = a.sign(concat(data))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &ua.SignatureData{Algorithm: c.asymmetric.signature, Signature: sig}, nil
+	return &ua.SignatureData{Algorithm: a.signature, Signature: sig}, nil
 }
 
 // Verify checks a signature by the client's key over the concatenation of data, as ActivateSession's clientSignature is
 // (Part 4, 5.6.3). The error is the status to answer: BadApplicationSignatureInvalid. With policy None nothing is signed.
 func (c *Channel) Verify(sig *ua.SignatureData, data ...[]byte) error {
-	if c.asymmetric == nil {
+	if c.policy.nonce == 0 {
 		return nil
 	}
-	if sig == nil || sig.Algorithm != c.asymmetric.signature || len(sig.Signature) != c.asymmetric.peer.Size() {
+	if sig == nil || sig.Algorithm != c.policy.signature {
 		return ua.StatusBadApplicationSignatureInvalid
 	}
-	if aside(func() error { return c.asymmetric.verify(concat(data), sig.Signature) }) != nil {
+	if aside(func() error { return c.verify(concat(data), sig.Signature) }) != nil {
 		return ua.StatusBadApplicationSignatureInvalid
 	}
 	return nil
+}
+
+// verify checks a signature by the client's key, which is taken out of its certificate for it: kept, both would cost an
+// idle connection more than this the few that are opened.
+func (c *Channel) verify(message, signature []byte) error {
+	cert, err := x509.ParseCertificate(c.certificate)
+	if err != nil {
+		return err
+	}
+	peer, ok := cert.PublicKey.(*rsa.PublicKey)
+	if !ok {
+		return errNotRSA
+	}
+	a := asymmetric{policy: c.policy, peer: peer}
+	return a.verify(message, signature)
 }
 
 func concat(data [][]byte) []byte {
@@ -126,15 +142,18 @@ func (c *Channel) Close(code ua.StatusCode) {
 	c.end(&fault{code: code})
 }
 
+// log tells of the peer. It is made when there is something to tell, which is seldom.
+func (c *Channel) log() *slog.Logger { return c.s.cfg.Log.With("remote", remoteOf(c.conn)) }
+
 // run is the life of the connection, in its read goroutine.
 func (c *Channel) run() {
 	err := c.converse()
 	var f *fault
 	if errors.As(err, &f) {
-		c.s.refusals.log(c.log, c.addr, f)
+		c.s.refusals.log(c.log(), c.addr, f)
 		c.end(f)
 	} else {
-		c.log.Debug("connection ended", "channel", c.id, "reason", err)
+		c.log().Debug("connection ended", "channel", c.id, "reason", err)
 	}
 	c.finish(f != nil || c.closing.Load())
 	if c.id != 0 {
@@ -156,6 +175,6 @@ func (c *Channel) finish(polite bool) {
 
 // drop closes the connection at once. Any goroutine may call it.
 func (c *Channel) drop(level slog.Level, why string) {
-	c.log.Log(context.Background(), level, "connection dropped", "reason", why)
+	c.log().Log(context.Background(), level, "connection dropped", "reason", why)
 	c.conn.Close()
 }

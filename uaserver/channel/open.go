@@ -71,7 +71,7 @@ func (c *Channel) open(b []byte) error {
 		c.in.expire = t.end()
 		return c.sendOpen(&q, t, nonce)
 	}
-	c.policy, c.mode, c.certificate, c.asymmetric = q.policy, q.mode, q.certificate, q.asymmetric
+	c.policy, c.mode, c.certificate = q.policy, q.mode, q.certificate
 	c.body = bodySize(c.chunk, c.mode)
 	c.in.token = t
 	c.in.expire = t.end()
@@ -80,7 +80,7 @@ func (c *Channel) open(b []byte) error {
 	if q.certificate == nil {
 		level = slog.LevelDebug // anybody can open one; the log is not theirs to fill
 	}
-	c.log.Log(context.Background(), level, "channel opened", "channel", c.id, "policy", c.policy.uri, "mode", c.mode, "certificate", thumbprint(c.certificate), "lifetime", t.life)
+	c.log().Log(context.Background(), level, "channel opened", "channel", c.id, "policy", c.policy.uri, "mode", c.mode, "certificate", thumbprint(c.certificate), "lifetime", t.life)
 	return c.sendOpen(&q, t, nonce)
 }
 
@@ -136,15 +136,14 @@ func (c *Channel) openCertificate(b []byte, q *openRequest) error {
 	if err := c.s.cfg.Trust.Check(chain, time.Now()); err != nil {
 		return untrusted(err)
 	}
-	q.certificate, q.asymmetric = c.certificate, c.asymmetric
-	if c.id == 0 {
+	if q.certificate = c.certificate; c.id == 0 {
 		q.certificate = bytes.Clone(chain[0].Raw)
-		peer, ok := chain[0].PublicKey.(*rsa.PublicKey)
-		if !ok {
-			return insecure("certificate %v: key is not RSA", pki.ThumbprintOf(chain[0].Raw))
-		}
-		q.asymmetric = &asymmetric{policy: q.policy, own: c.s.cfg.Certificate.Key(), peer: peer}
 	}
+	peer, ok := chain[0].PublicKey.(*rsa.PublicKey)
+	if !ok {
+		return insecure("certificate %v: %v", pki.ThumbprintOf(chain[0].Raw), errNotRSA)
+	}
+	q.asymmetric = &asymmetric{policy: q.policy, own: c.s.cfg.Certificate.Key(), peer: peer}
 	return nil
 }
 

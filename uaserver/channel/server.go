@@ -125,13 +125,12 @@ func (s *Server) run(c *Channel) {
 // admit makes room for a connection, or refuses it. Where a bound is reached, the oldest connection on which no session
 // was activated gives way: honest clients activate one soon.
 func (s *Server) admit(conn net.Conn) *Channel {
-	c := &Channel{s: s, conn: conn, addr: addressOf(conn), began: time.Now(), policy: policies[ua.SecurityPolicyURINone],
-		log: s.cfg.Log.With("remote", remoteOf(conn))}
+	c := &Channel{s: s, conn: conn, addr: addressOf(conn), began: time.Now(), policy: policies[ua.SecurityPolicyURINone]}
 	c.in.account, c.out.account = s.cfg.Account, s.cfg.Account
 	c.attach()
 	old, ok := s.enter(c)
 	for _, o := range old {
-		s.refusals.log(o.log, o.addr, faultf(ua.StatusBadTCPServerTooBusy, "dropped: it has no session, and there are too many connections"))
+		s.refusals.log(o.log(), o.addr, faultf(ua.StatusBadTCPServerTooBusy, "dropped: it has no session, and there are too many connections"))
 		o.conn.Close()
 	}
 	if !ok {
@@ -201,7 +200,7 @@ const maxRefused = 16
 func (c *Channel) refuse() {
 	defer c.s.running.Done()
 	f := faultf(ua.StatusBadTCPServerTooBusy, "there are too many connections, and all have sessions")
-	c.s.refusals.log(c.log, c.addr, f)
+	c.s.refusals.log(c.log(), c.addr, f)
 	select {
 	case c.s.refused <- struct{}{}:
 		c.end(f)

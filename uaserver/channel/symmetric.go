@@ -5,9 +5,7 @@ import (
 	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/binary"
-	"hash"
 	"time"
 
 	"github.com/gopcua/opcua/ua"
@@ -47,16 +45,18 @@ type cbc interface {
 
 // keys secure one direction of one token. They are made once and used for every chunk.
 type keys struct {
-	mac hash.Hash
+	mac mac
 	cbc cbc // nil in mode Sign
 	iv  [blockSize]byte
-	sum [macSize]byte // scratch
 }
 
 // derive sets the keys of one direction (Part 6, 6.7.5): secret is the receiver's nonce, seed the sender's.
 func (k *keys) derive(p *policy, secret, seed []byte, mode ua.MessageSecurityMode, newMode func(cipher.Block, []byte) cipher.BlockMode) error {
 	stream := pSHA256(secret, seed, macKey+p.cbcKey+blockSize)
-	k.mac = hmac.New(sha256.New, stream[:macKey])
+	var err error
+	if k.mac, err = newMAC(stream[:macKey]); err != nil {
+		return err
+	}
 	if mode != ua.MessageSecurityModeSignAndEncrypt {
 		return nil
 	}
@@ -122,9 +122,7 @@ func (k *keys) seal(b []byte, n int, mode ua.MessageSecurityMode) {
 			b[i] = pad
 		}
 	}
-	k.mac.Reset()
-	k.mac.Write(b[:signed])
-	k.mac.Sum(b[:signed])
+	k.mac.appendSum(b[:signed], b[:signed])
 	if mode == ua.MessageSecurityModeSignAndEncrypt {
 		k.cbc.SetIV(k.iv[:])
 		k.cbc.CryptBlocks(b[secureFrom:], b[secureFrom:])
@@ -149,9 +147,7 @@ func (k *keys) open(b []byte, mode ua.MessageSecurityMode) ([]byte, bool) {
 		k.cbc.CryptBlocks(b[secureFrom:], b[secureFrom:])
 	}
 	signed := len(b) - macSize
-	k.mac.Reset()
-	k.mac.Write(b[:signed])
-	if subtle.ConstantTimeCompare(k.mac.Sum(k.sum[:0]), b[signed:]) != 1 {
+	if !k.mac.verify(b[:signed], b[signed:]) {
 		return nil, false
 	}
 	if mode == ua.MessageSecurityModeSignAndEncrypt {

@@ -1,0 +1,81 @@
+package channel
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding"
+	"fmt"
+	"hash"
+	"sync"
+)
+
+// mac is HMAC-SHA2-256 (RFC 2104) under one key: the states of SHA-256 behind the key's inner and outer block, 216 bytes.
+// crypto/hmac keeps its two hashes as well, which makes 580: too dear for a key that is idle most of its life.
+type mac struct {
+	states []byte // the inner one, then the outer one, both of the same size
+}
+
+// digest is what a computation needs beside the key.
+type digest struct {
+	hash.Hash
+	state encoding.BinaryUnmarshaler // of the Hash
+	sum   [macSize]byte
+}
+
+var digests = sync.Pool{New: func() any {
+	h := sha256.New()
+	return &digest{Hash: h, state: h.(encoding.BinaryUnmarshaler)}
+}}
+
+// newMAC returns the mac of a key of at most one block of SHA-256.
+func newMAC(key []byte) (mac, error) {
+	var m mac
+	for _, pad := range []byte{0x36, 0x5c} {
+		var block [sha256.BlockSize]byte
+		copy(block[:], key)
+		for i := range block {
+			block[i] ^= pad
+		}
+		h := sha256.New()
+		h.Write(block[:])
+		var err error
+		if m.states, err = h.(encoding.BinaryAppender).AppendBinary(m.states); err != nil {
+			return mac{}, err
+		}
+	}
+	m.states = bytes.Clone(m.states) // without room to grow
+	return m, nil
+}
+
+// appendSum appends the code of message.
+func (m *mac) appendSum(dst, message []byte) []byte {
+	d := digests.Get().(*digest)
+	defer digests.Put(d)
+	return append(dst, d.compute(m, message)...)
+}
+
+// verify reports, in constant time, whether sum is the code of message.
+func (m *mac) verify(message, sum []byte) bool {
+	d := digests.Get().(*digest)
+	defer digests.Put(d)
+	return subtle.ConstantTimeCompare(d.compute(m, message), sum) == 1
+}
+
+// compute returns the code of message, which is good until the next one.
+func (d *digest) compute(m *mac, message []byte) []byte {
+	half := len(m.states) / 2
+	d.restore(m.states[:half])
+	d.Write(message)
+	inner := d.Sum(d.sum[:0])
+	d.restore(m.states[half:])
+	d.Write(inner)
+	return d.Sum(d.sum[:0])
+}
+
+// restore cannot fail: the state was made by the same kind of hash in the same process.
+func (d *digest) restore(state []byte) {
+	if err := d.state.UnmarshalBinary(state); err != nil {
+		panic(fmt.Sprintf("channel: state of SHA-256: %v", err))
+	}
+}
