@@ -85,9 +85,16 @@ type program struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	// The second signal finds the default handler again and ends the process at once.
-	context.AfterFunc(ctx, stop)
+	ctx, end := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		s := <-signals
+		// The second signal finds the default handler again and ends the process at once. It does so before anybody
+		// hears of the first, or one that follows quickly would be lost.
+		signal.Stop(signals)
+		end(fmt.Errorf("%v signal received", s))
+	}()
 	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
