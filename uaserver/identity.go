@@ -62,8 +62,17 @@ const (
 // identity is who an activated session belongs to.
 type identity struct {
 	by     string
-	user   string // empty: anonymous
+	user   string         // empty: anonymous
+	print  pki.Thumbprint // of the certificate that he logged in with
 	rights address.Rights
+}
+
+// on is what the rights are on a channel: what concerns security is for users over encrypted ones (Part 5, 6.3.4).
+func (i *identity) on(ch *channel.Channel) address.Rights {
+	if ch.Mode() != ua.MessageSecurityModeSignAndEncrypt {
+		return i.rights &^ address.MayAudit
+	}
+	return i.rights
 }
 
 // same reports whether two identities are one user's, whatever he may do by now.
@@ -227,7 +236,8 @@ func (s *Server) certificate(ch *channel.Channel, nonce []byte, t *ua.X509Identi
 	if !ok {
 		return nil, ua.StatusBadIdentityTokenInvalid
 	}
-	u, known := s.cfg.Users.ByCertificate(pki.ThumbprintOf(cert.Raw))
+	print := pki.ThumbprintOf(cert.Raw)
+	u, known := s.cfg.Users.ByCertificate(print)
 	if now := time.Now(); !known || now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
 		return nil, ua.StatusBadIdentityTokenRejected
 	}
@@ -245,7 +255,48 @@ func (s *Server) certificate(ch *channel.Channel, nonce []byte, t *ua.X509Identi
 	if err != nil {
 		return nil, ua.StatusBadUserSignatureInvalid
 	}
-	return &identity{by: byCertificate, user: u.Name, rights: u.Rights}, ua.StatusGood
+	return &identity{by: byCertificate, user: u.Name, print: print, rights: u.Rights}, ua.StatusGood
+}
+
+// CheckUsers looks at the users of all sessions again: the sessions of one who was removed end, and one whose roles changed
+// has the new ones.
+func (s *Server) CheckUsers() {
+	if s.cfg.Users == nil {
+		return
+	}
+	for _, cl := range s.clients() {
+		s.checkUser(cl)
+	}
+}
+
+func (s *Server) checkUser(cl *client) {
+	cl.entering.Lock()
+	defer cl.entering.Unlock()
+	who := cl.who.Load()
+	if who == nil || who.by == byNobody {
+		return
+	}
+	u, known := s.cfg.Users.ByName(who.user)
+	if who.by == byCertificate {
+		u, known = s.cfg.Users.ByCertificate(who.print)
+	}
+	if !known || u.Name != who.user {
+		s.sessions.Revoke(cl.Session)
+		return
+	}
+	if u.Rights == who.rights {
+		return
+	}
+	now := *who
+	now.rights = u.Rights
+	rights := now.rights &^ address.MayAudit
+	s.mu.Lock()
+	if cl.ch != nil {
+		rights = now.on(cl.ch)
+	}
+	s.mu.Unlock()
+	cl.who.Store(&now)
+	cl.rights.Store(uint32(rights))
 }
 
 // loginStatus is what a client is told of a log-in that failed.

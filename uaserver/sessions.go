@@ -203,11 +203,7 @@ func (s *Server) activate(cl *client, ch *channel.Channel, who *identity, locale
 	case err != nil:
 		return nil, ua.StatusBadSessionClosed
 	}
-	rights := who.rights
-	if ch.Mode() != ua.MessageSecurityModeSignAndEncrypt {
-		rights &^= address.MayAudit
-	}
-	cl.rights.Store(uint32(rights))
+	cl.rights.Store(uint32(who.on(ch)))
 	cl.who.Store(who)
 	s.bind(cl, ch)
 	if ch.Ended() { // meanwhile, and perhaps before it was bound

@@ -29,6 +29,7 @@ import (
 
 // roster is a Users of a few.
 type roster struct {
+	mu      sync.Mutex // guards all below
 	byName  map[string]User
 	byPrint map[pki.Thumbprint]User
 }
@@ -38,6 +39,8 @@ func (r *roster) Offers() (passwords, certificates bool) {
 }
 
 func (r *roster) ByName(name string) (User, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	u, ok := r.byName[name]
 	return u, ok
 }
@@ -310,6 +313,42 @@ func TestIdentityChange(t *testing.T) {
 	}
 	if r := must[*ua.WriteResponse](p, writeOf("boiler.code", int16(1))); r.Results[0] != ua.StatusGood {
 		t.Errorf("and is still herself: %v", r.Results[0])
+	}
+}
+
+// TestCheckUsers: who is removed from the users loses his sessions, and a change of roles is one at once.
+func TestCheckUsers(t *testing.T) {
+	users := plantUsers(t)
+	f := guarded(t, func(c *Config) { c.Users, c.Anonymous = users, mayLook })
+	anna, code := f.try(t, "anna", "open sesame", nil)
+	boss, code2 := f.try(t, "boss", "admin's", nil)
+	if code != ua.StatusGood || code2 != ua.StatusGood {
+		t.Fatal(code, code2)
+	}
+	guest := f.login(t)
+	write := func(p *peer) ua.StatusCode {
+		resp, code := p.call(writeOf("boiler.code", int16(1)))
+		if code != ua.StatusGood {
+			return code
+		}
+		return resp.(*ua.WriteResponse).Results[0]
+	}
+	f.CheckUsers()
+	if a, b := write(anna), write(boss); a != ua.StatusGood || b != ua.StatusGood {
+		t.Errorf("nothing has changed: %v %v", a, b)
+	}
+	users.mu.Lock()
+	demoted := users.byName["anna"]
+	demoted.Rights = mayLook.With(address.Observer)
+	users.byName["anna"] = demoted
+	delete(users.byName, "boss")
+	users.mu.Unlock()
+	f.CheckUsers()
+	if a, b := write(anna), write(boss); a != ua.StatusBadUserAccessDenied || b != ua.StatusBadSessionIDInvalid {
+		t.Errorf("anna only looks on, boss is gone: %v %v", a, b)
+	}
+	if code := write(guest); code != ua.StatusBadUserAccessDenied {
+		t.Errorf("a guest is no user: %v", code)
 	}
 }
 

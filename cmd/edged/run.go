@@ -167,6 +167,8 @@ func (g *gateway) run(ctx context.Context) {
 		reloads.Go(func() { g.follow(ctx, g.hangup) })
 	}
 
+	sockets.Go(func() { g.checkUsers(socketCtx) })
+
 	<-ctx.Done()
 
 	notice := g.notice()

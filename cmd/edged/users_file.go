@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -219,6 +221,23 @@ func (u *userFile) ByName(name string) (uaserver.User, bool) { return asUser(u.c
 // ByCertificate implements uaserver.Users.
 func (u *userFile) ByCertificate(print pki.Thumbprint) (uaserver.User, bool) {
 	return asUser(u.current().byPrint[print])
+}
+
+// usersEvery is how often the users of open sessions are looked at again.
+const usersEvery = 10 * time.Second
+
+// checkUsers has who was removed lose his sessions, until ctx ends.
+func (g *gateway) checkUsers(ctx context.Context) {
+	every := time.NewTicker(usersEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+			g.server.CheckUsers()
+		}
+	}
 }
 
 func asUser(e *userEntry) (uaserver.User, bool) {

@@ -37,9 +37,10 @@ const (
 	Evicted                // never activated, when another client needed the place
 	Replaced               // its connection was gone, and another client needed the place
 	Shutdown               // the server stops
+	Revoked                // its user may no longer log in
 )
 
-var reasonNames = [...]string{"closed", "timed out", "never activated", "replaced", "shutdown"}
+var reasonNames = [...]string{"closed", "timed out", "never activated", "replaced", "shutdown", "its user may no longer log in"}
 
 // String is the reason as a log shows it.
 func (r Reason) String() string { return reasonNames[r] }
@@ -265,7 +266,12 @@ func (t *Set) Counts() Counts {
 }
 
 // Close ends a session at its client's wish.
-func (t *Set) Close(s *Session, deleteSubscriptions bool) {
+func (t *Set) Close(s *Session, deleteSubscriptions bool) { t.close(s, Closed, deleteSubscriptions) }
+
+// Revoke ends a session, with its subscriptions, because its user may no longer log in.
+func (t *Set) Revoke(s *Session) { t.close(s, Revoked, true) }
+
+func (t *Set) close(s *Session, why Reason, deleteSubscriptions bool) {
 	t.mu.Lock()
 	found := t.remove(s)
 	if found {
@@ -273,7 +279,7 @@ func (t *Set) Close(s *Session, deleteSubscriptions bool) {
 	}
 	t.mu.Unlock()
 	if found {
-		t.end(s, Closed, deleteSubscriptions)
+		t.end(s, why, deleteSubscriptions)
 		t.ending.Done()
 	}
 }
