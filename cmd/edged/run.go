@@ -158,6 +158,7 @@ func (g *gateway) run(ctx context.Context) {
 	})
 	sockets.Go(func() { g.opcua.run(socketCtx) })
 	sockets.Go(func() { g.own.Watch(socketCtx, g.log) })
+	sockets.Go(func() { g.reverse(socketCtx) })
 	if g.page != nil {
 		sockets.Go(func() { g.page.run(socketCtx) })
 	}

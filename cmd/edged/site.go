@@ -39,6 +39,7 @@ type serverSettings struct {
 	Name           string
 	ApplicationURI string
 	Security       securitySettings
+	Reverse        []string // URLs of clients that the gateway connects to
 	Limits         limitSettings
 }
 

@@ -41,6 +41,7 @@ var siteNotes = map[string]keyNote{
 	"server.security.users":         {doc: "File of users, beside the site file, which `edged users` makes; none: there are none.", value: "users.yaml"},
 	"server.security.roles":         {doc: "With which nodes a role may do something: names of devices, folders and tags, with * for any text. A role without patterns has all nodes."},
 	"server.security.trust_all":     {doc: "Take any valid client certificate, with a warning in the log.", value: false},
+	"server.reverse":                {doc: "URLs of clients that the gateway connects to by itself (ReverseConnect).", example: []any{"opc.tcp://scada:4843"}},
 	"server.limits":                 {doc: "What all clients together may have."},
 	"server.limits.sessions":        {doc: "Sessions.", value: 100},
 	"server.limits.connections":     {doc: "Connections, at least sessions + 3.", value: 110},

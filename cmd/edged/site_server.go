@@ -39,7 +39,7 @@ func (r *siteReader) server(n *node) {
 		{"name", func(v *node) { s.Name = r.text(v, "server: name", maxName) }},
 		{"application_uri", func(v *node) { s.ApplicationURI = r.applicationURI(v) }},
 		{"security", r.security},
-		r.later("reverse"),
+		{"reverse", func(v *node) { s.Reverse = r.reverse(v) }},
 		{"limits", r.limits},
 		{"queue", r.queueMode},
 	})
