@@ -325,7 +325,13 @@ func TestTrustAtRunTime(t *testing.T) {
 	me := uatest.ClientIdentity(t)
 	check := func(want ua.StatusCode) {
 		t.Helper()
-		if got := code(t, f.Check([]*x509.Certificate{me.Cert}, time.Now())); got != want {
+		// A look that took long, as on a loaded machine, puts off the next.
+		end := time.Now().Add(30 * time.Second)
+		got := code(t, f.Check([]*x509.Certificate{me.Cert}, time.Now()))
+		for ; got != want && time.Now().Before(end); got = code(t, f.Check([]*x509.Certificate{me.Cert}, time.Now())) {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if got != want {
 			t.Errorf("%v, want %v", got, want)
 		}
 	}
