@@ -16,30 +16,31 @@ import (
 // policy is a security policy that the package knows (Part 7, SecurityPolicy facet). All of them sign messages with
 // HMAC-SHA2-256, derive keys with P_SHA2-256, and take RSA keys of 2048 to 4096 bits, which package pki checks.
 type policy struct {
-	uri       string
-	nonce     int         // bytes of the nonces; 0: no keys
-	cbcKey    int         // bytes of the AES key
-	oaep      crypto.Hash // of RSA-OAEP, and of its mask generation
-	pss       bool        // RSASSA-PSS signs, otherwise RSASSA-PKCS1-v1_5, both with SHA2-256
-	signature string      // URI of it
+	uri        string
+	nonce      int         // bytes of the nonces; 0: no keys
+	cbcKey     int         // bytes of the AES key
+	oaep       crypto.Hash // of RSA-OAEP, and of its mask generation
+	encryption string      // URI of it
+	pss        bool        // RSASSA-PSS signs, otherwise RSASSA-PKCS1-v1_5, both with SHA2-256
+	signature  string      // URI of it
 }
 
 var policies = policyTable(
 	policy{uri: ua.SecurityPolicyURINone},
 	policy{
 		uri: ua.SecurityPolicyURIBasic256Sha256, nonce: 32, cbcKey: 32,
-		oaep:      crypto.SHA1,
+		oaep: crypto.SHA1, encryption: "http://www.w3.org/2001/04/xmlenc#rsa-oaep",
 		signature: "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256",
 	},
 	policy{
 		uri: ua.SecurityPolicyURIAes128Sha256RsaOaep, nonce: 32, cbcKey: 16,
-		oaep:      crypto.SHA1,
+		oaep: crypto.SHA1, encryption: "http://www.w3.org/2001/04/xmlenc#rsa-oaep",
 		signature: "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256",
 	},
 	policy{
 		uri: ua.SecurityPolicyURIAes256Sha256RsaPss, nonce: 32, cbcKey: 32,
-		oaep: crypto.SHA256,
-		pss:  true, signature: "http://opcfoundation.org/UA/security/rsa-pss-sha2-256",
+		oaep: crypto.SHA256, encryption: "http://opcfoundation.org/UA/security/rsa-oaep-sha2-256",
+		pss: true, signature: "http://opcfoundation.org/UA/security/rsa-pss-sha2-256",
 	},
 )
 
