@@ -10,6 +10,9 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/hex"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gopcua/opcua/ua"
@@ -160,5 +163,35 @@ func TestHostileKeys(t *testing.T) {
 				t.Errorf("%s, exponent %d: encrypted", uri, e)
 			}
 		}
+	}
+}
+
+// TestPrivateKeyInTurn: a storm of clients that open channels gets all cores but one, so that who is connected is served.
+func TestPrivateKeyInTurn(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	s := New(Config{}, nil)
+	var busy, most atomic.Int32
+	var storm sync.WaitGroup
+	for range 50 {
+		storm.Go(func() {
+			err := s.private(func() error {
+				n := busy.Add(1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				runtime.Gosched()
+				busy.Add(-1)
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	storm.Wait()
+	if n := most.Load(); n < 1 || n > 2 {
+		t.Errorf("%d operations at a time on 3 cores", n)
+	}
+	if err := s.private(func() error { panic("hostile") }); err == nil || len(s.keys) != 0 {
+		t.Errorf("an operation that panicked: %v, %d places taken", err, len(s.keys))
 	}
 }
