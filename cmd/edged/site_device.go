@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"reflect"
 	"strings"
 	"time"
@@ -15,15 +17,17 @@ type deviceSettings struct {
 	Bus    string         // "" for a device without a line
 	Modbus *modbus.Config // of driver modbus
 	Memory []memory.Tag   // of driver memory
-	// Entries are the tags as the file has them, repeats not expanded: they tell a device from another of its name when
-	// the tags of Modbus and Memory have gone.
-	Entries []tagEntry
+	// Sum is of the tags as the file has them, repeats not expanded: it tells a device from another of its name when the
+	// tags of Modbus and Memory have gone.
+	Sum [sha256.Size]byte
 }
 
-// tagEntry is one entry of a device's tags, as its driver wants it.
-type tagEntry struct {
-	Tag    any // a modbus.Tag or a memory.Tag
-	Repeat int
+// note adds one entry of the file's tags to Sum. Its parts hold no pointers.
+func (d *deviceSettings) note(parts ...any) {
+	h := sha256.New()
+	h.Write(d.Sum[:])
+	fmt.Fprintf(h, "%#v", parts)
+	h.Sum(d.Sum[:0])
 }
 
 // same reports whether the driver of one device does for the other.
@@ -31,7 +35,7 @@ func (d *deviceSettings) same(o *deviceSettings) bool {
 	return reflect.DeepEqual(d.withoutTags(), o.withoutTags())
 }
 
-// withoutTags is d with its entries alone. A driver has its tags of its own, so that hundreds of thousands need not be
+// withoutTags is d with their sum alone. A driver has its tags of its own, so that hundreds of thousands need not be
 // kept here too.
 func (d *deviceSettings) withoutTags() deviceSettings {
 	out := *d

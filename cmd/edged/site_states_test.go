@@ -30,3 +30,26 @@ func TestStatesOfTheFile(t *testing.T) {
 		}
 	}
 }
+
+func TestDevicesDifferByTheirTags(t *testing.T) {
+	device := func(tags string) *deviceSettings {
+		s, err := parseSite("site.yaml", []byte("devices: [{name: d, driver: memory, tags: ["+tags+"]}]\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", tags, err)
+		}
+		return &s.Devices[0]
+	}
+	one := device("{name: a}, {name: b, wave: {kind: sine, max: 1}}")
+	if !one.same(device("{name: a}, {name: b, wave: {kind: sine, max: 1}}")) {
+		t.Error("a device differs from itself")
+	}
+	for _, tags := range []string{
+		"{name: a}", "{name: b, wave: {kind: sine, max: 1}}, {name: a}", "{name: a}, {name: b}",
+		"{name: a}, {name: b, wave: {kind: sine, max: 2}}", "{name: a, value: 1}, {name: b, wave: {kind: sine, max: 1}}",
+		"{name: a, access: readwrite}, {name: b, wave: {kind: sine, max: 1}}",
+	} {
+		if one.same(device(tags)) {
+			t.Errorf("a device with %s is taken for the other", tags)
+		}
+	}
+}

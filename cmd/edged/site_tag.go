@@ -163,7 +163,7 @@ func (t *tagReader) readModbus(n *node) {
 	if places, err := strconv.ParseUint(m.Decimals, 10, 8); err == nil && places < 0xFF {
 		t.def.Decimals = 1 + uint8(places)
 	}
-	t.settings.Entries = append(t.settings.Entries, tagEntry{m, t.repeat})
+	t.settings.note(m, t.repeat)
 	t.settings.Modbus.Tags = slices.Grow(t.settings.Modbus.Tags, t.repeat)
 	t.expand(n, func(i int, def *tag.Def, ref tag.Ref) bool {
 		one := m
@@ -212,7 +212,11 @@ func (t *tagReader) readMemory(n *node) {
 	if !t.checkType(n) {
 		return
 	}
-	t.settings.Entries = append(t.settings.Entries, tagEntry{m, t.repeat})
+	entry := m
+	if entry.Wave = nil; m.Wave != nil {
+		t.settings.note(*m.Wave)
+	}
+	t.settings.note(entry, t.repeat)
 	t.settings.Memory = slices.Grow(t.settings.Memory, t.repeat)
 	t.expand(n, func(_ int, def *tag.Def, ref tag.Ref) bool {
 		one := m
