@@ -5,7 +5,10 @@
 //     [--policy Basic256Sha256] [--mode SignAndEncrypt] [--values 3] [--seconds 20] [--write 'ns=2;s=boiler.setpoint' --value 70.5 --type Double] [--pki FOLDER]
 //
 // Its certificate is made in FOLDER and found there the next time; without one it lives as long as the client.
-import { mkdtemp, rm } from "node:fs/promises";
+//
+// With --reverse opc.tcp://127.0.0.1:4843 it listens there for the server, instead of connecting to it, and needs the
+// server's certificate: --server FILE, as DER.
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -17,6 +20,7 @@ const { OPCUACertificateManager } = certificateManager;
 const {
   AttributeIds,
   ClientMonitoredItem,
+  ClientReverseConnect,
   DataType,
   MessageSecurityMode,
   OPCUAClient,
@@ -36,6 +40,8 @@ const { values: args } = parseArgs({
     value: { type: "string" },
     type: { type: "string", default: "Double" },
     pki: { type: "string" },
+    reverse: { type: "string" },
+    server: { type: "string" },
   },
 });
 if (!args.endpoint || !args.watch || (args.write && args.value === undefined)) {
@@ -60,7 +66,9 @@ const client = OPCUAClient.create({
   endpointMustExist: false,
   connectionStrategy: { initialDelay: 100, maxDelay: 500, maxRetry: 20 },
   requestedSessionTimeout: 60_000,
+  serverCertificate: args.server ? await readFile(args.server) : undefined,
 });
+const listener = args.reverse ? new ClientReverseConnect(args.reverse) : undefined;
 
 // watch resolves with the samples once enough different good values have come, or when the time is over.
 function watch(subscription) {
@@ -96,7 +104,12 @@ function typed(text) {
 
 async function converse() {
   const result = { endpoint: args.endpoint };
-  await client.connect(args.endpoint);
+  if (listener) {
+    await listener.start();
+    await client.connectReverse(listener);
+  } else {
+    await client.connect(args.endpoint);
+  }
   const session = await client.createSession();
   try {
     result.policy = client.securityPolicy;
@@ -133,6 +146,7 @@ try {
   exit = 1;
 } finally {
   await client.disconnect();
+  await listener?.stop();
   if (temporary) await rm(temporary, { recursive: true, force: true });
 }
 process.exit(exit); // the library leaves a self-test running, which would keep the process for seconds

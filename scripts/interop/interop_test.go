@@ -217,15 +217,17 @@ type security struct{ policy, mode string }
 // usual is what most clients choose.
 var usual = security{"Basic256Sha256", "SignAndEncrypt"}
 
-// converse lets node-opcua watch one node until it has moved, and write another, whose value it reads back.
-func converse(t *testing.T, endpoint string, over security, watch watched, write, value, kind string) {
+// converse lets node-opcua watch one node until it has moved, and write another, whose value it reads back. more are
+// further arguments of the client.
+func converse(t *testing.T, endpoint string, over security, watch watched, write, value, kind string, more ...string) {
 	t.Helper()
 	node := tool(t, "node", "install Node.js 20 (apt-get install nodejs)")
 	if _, err := os.Stat("node_modules/node-opcua-client"); err != nil {
 		t.Fatal("node-opcua-client is missing: run scripts/setup.sh")
 	}
-	cmd := exec.Command(node, "client.mjs", "--endpoint", endpoint, "--policy", over.policy, "--mode", over.mode, "--watch", "ns=2;s="+watch.node, "--values", "3",
-		"--write", "ns=2;s="+write, "--value", value, "--type", kind, "--pki", certificates)
+	args := append([]string{"client.mjs", "--endpoint", endpoint, "--policy", over.policy, "--mode", over.mode, "--watch", "ns=2;s="+watch.node, "--values", "3",
+		"--write", "ns=2;s="+write, "--value", value, "--type", kind, "--pki", certificates}, more...)
+	cmd := exec.Command(node, args...)
 	var out, errors bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errors
 	timer := time.AfterFunc(3*patience, func() { cmd.Process.Kill() })
@@ -283,6 +285,34 @@ func TestDemo(t *testing.T) {
 	t.Run("tcp", func(t *testing.T) { converse(t, endpoint, usual, temperature, "boiler.setpoint", "70.5", "Double") })
 	t.Run("rtu", func(t *testing.T) { converse(t, endpoint, usual, pressure, "burner.modulation", "40", "UInt16") })
 	t.Run("memory", func(t *testing.T) { converse(t, endpoint, usual, counter, "scratch.m7", "12.25", "Double") })
+}
+
+const reverseSite = `
+server:
+  listen: LISTEN
+  security: {anonymous: write, trust_all: true}
+  reverse: ["opc.tcp://CLIENT"]
+web: {listen: none}
+devices:
+  - name: scratch
+    driver: memory
+    tags:
+      - {name: counter, type: float64, wave: {kind: counter, every: 100ms}}
+      - {name: m7, type: float64, access: readwrite}
+`
+
+// TestReverseConnect: the gateway connects to the client, twice: one connection after the other is ready.
+func TestReverseConnect(t *testing.T) {
+	client := "127.0.0.1:" + freePort(t)
+	path, data := filepath.Join(t.TempDir(), "site.yaml"), t.TempDir()
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(reverseSite, "CLIENT", client)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	endpoint := gateway(t, "run", "--config", path, "--data", data)
+	for _, value := range []string{"1.5", "2.5"} {
+		converse(t, endpoint, usual, watched{"scratch.counter", 0, 36_000}, "scratch.m7", value, "Double",
+			"--reverse", "opc.tcp://"+client, "--server", filepath.Join(data, "pki", "own", "certificate.der"))
+	}
 }
 
 const site = `
