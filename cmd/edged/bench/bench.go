@@ -78,8 +78,17 @@ type bench struct {
 	table *table
 }
 
-// Run carries out cfg and prints its table. A gate that is missed, or an answer with anything wrong in it, is an error.
+// Run carries out cfg and prints its table. A gate that is missed, or an answer with anything wrong in it, is an error. An
+// end of ctx, which closes sockets under way, is told as its cause.
 func Run(ctx context.Context, cfg Config) error {
+	err := run(ctx, cfg)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func run(ctx context.Context, cfg Config) error {
 	b := &bench{cfg: cfg}
 	if err := b.plan(); err != nil {
 		return err
