@@ -44,8 +44,10 @@ func fuzzServer(tb testing.TB, h Handler) (*Server, *tag.Budget) {
 	account := &tag.Budget{Limit: 1 << 20}
 	return New(Config{
 		Certificate: pki.NewOwn(cert, key), Trust: pki.TrustAll(quiet), Account: account, Log: quiet,
-		Policies: []Policy{{URI: ua.SecurityPolicyURIBasic256Sha256, Modes: modes[1:]}},
-		Limits:   Limits{Request: 256 * 1024, Output: 64 * 1024},
+		Policies: []Policy{
+			{URI: securePolicies[0], Modes: modes[1:]}, {URI: securePolicies[1], Modes: modes[1:]}, {URI: securePolicies[2], Modes: modes[1:]},
+		},
+		Limits: Limits{Request: 256 * 1024, Output: 64 * 1024},
 	}, h), account
 }
 
@@ -176,7 +178,7 @@ func FuzzOpenSecured(f *testing.F) {
 			close(done)
 		}()
 		c, err := uatest.New(here, uatest.Options{
-			Policy: ua.SecurityPolicyURIBasic256Sha256, Mode: ua.MessageSecurityModeSign, Identity: &id, Server: s.cfg.Certificate.DER(),
+			Policy: securePolicies[len(body)%len(securePolicies)], Mode: ua.MessageSecurityModeSign, Identity: &id, Server: s.cfg.Certificate.DER(),
 		})
 		if err == nil {
 			err = c.Hello()

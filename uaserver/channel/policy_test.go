@@ -21,8 +21,8 @@ import (
 	"edged/uaserver/uatest"
 )
 
-// newPolicies are the policies with keys.
-var newPolicies = []string{ua.SecurityPolicyURIBasic256Sha256, ua.SecurityPolicyURIAes128Sha256RsaOaep, ua.SecurityPolicyURIAes256Sha256RsaPss}
+// securePolicies are the policies with keys.
+var securePolicies = []string{ua.SecurityPolicyURIBasic256Sha256, ua.SecurityPolicyURIAes128Sha256RsaOaep, ua.SecurityPolicyURIAes256Sha256RsaPss}
 
 // nonces are the golden ones: 53, 54, ... of the server, 43, 44, ... of the client.
 func nonces() (server, client []byte) {
@@ -42,7 +42,7 @@ func TestKeysOfTokens(t *testing.T) {
 			"f2a4e58cf5aa008e8ca7d86d7a7e6467a0599e4749bb1632c50fa78ae3dc5f6973e8827e298da3492f130203ebd3c5f2"
 	)
 	server, client := nonces()
-	for _, uri := range newPolicies {
+	for _, uri := range securePolicies {
 		key := policies[uri].cbcKey
 		peer, err := NewPeerKeys(uri, client, server, ua.MessageSecurityModeSignAndEncrypt)
 		if err != nil {
@@ -84,7 +84,7 @@ func TestKeysOfTokens(t *testing.T) {
 // TestAsymmetricAlgorithms holds each policy's RSA against gopcua's, both ways.
 func TestAsymmetricAlgorithms(t *testing.T) {
 	mine, theirs := uatest.Key(t, 2048, 0), uatest.Key(t, 3072, 1)
-	for _, uri := range newPolicies {
+	for _, uri := range securePolicies {
 		a := &asymmetric{policy: policies[uri], own: mine, peer: &theirs.PublicKey}
 		peer, err := uapolicy.Asymmetric(uri, theirs, &mine.PublicKey)
 		if err != nil {
@@ -151,7 +151,7 @@ func TestSaltOfPSS(t *testing.T) {
 // TestHostileKeys: a peer's key that is none ends in an error, not in a panic.
 func TestHostileKeys(t *testing.T) {
 	own := uatest.Key(t, 2048, 0)
-	for _, uri := range newPolicies {
+	for _, uri := range securePolicies {
 		for _, e := range []int{0, 1, 2, -3} {
 			bad := own.PublicKey
 			bad.E = e
