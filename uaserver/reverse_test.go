@@ -88,42 +88,42 @@ func TestReverseConnectTries(t *testing.T) {
 	closes := func(conn net.Conn) { conn.Close() }
 	for _, row := range []struct {
 		name   string
-		client func(n int) (err error, serve func(net.Conn)) // of the nth connection
+		client func(n int) (serve func(net.Conn), err error) // of the nth connection
 		least  int                                           // connections in ten minutes
 		most   int
 		log    []string // a line each
 	}{
-		{"nobody listens", func(int) (error, func(net.Conn)) { return refused, nil }, 15, 45, []string{"not reached"}},
-		{"closed at once each time", func(int) (error, func(net.Conn)) { return nil, closes }, 15, 45, []string{"not reached"}},
-		{"held for 15 s and closed", func(int) (error, func(net.Conn)) {
-			return nil, func(conn net.Conn) {
+		{"nobody listens", func(int) (func(net.Conn), error) { return nil, refused }, 15, 45, []string{"not reached"}},
+		{"closed at once each time", func(int) (func(net.Conn), error) { return closes, nil }, 15, 45, []string{"not reached"}},
+		{"held for 15 s and closed", func(int) (func(net.Conn), error) {
+			return func(conn net.Conn) {
 				go swallow(conn)
 				time.Sleep(15 * time.Second)
 				conn.Close()
-			}
+			}, nil
 		}, 35, 40, []string{"is ready"}},
-		{"held, and no Hello", func(int) (error, func(net.Conn)) { return nil, swallow }, 5, 6, []string{"is ready"}},
-		{"there after a while", func(n int) (error, func(net.Conn)) {
+		{"held, and no Hello", func(int) (func(net.Conn), error) { return swallow, nil }, 5, 6, []string{"is ready"}},
+		{"there after a while", func(n int) (func(net.Conn), error) {
 			if n < 4 {
-				return refused, nil
+				return nil, refused
 			}
-			return nil, swallow
+			return swallow, nil
 		}, 8, 10, []string{"not reached", "is ready"}},
-		{"gone after a while", func(n int) (error, func(net.Conn)) {
+		{"gone after a while", func(n int) (func(net.Conn), error) {
 			if n < 2 {
-				return nil, swallow
+				return swallow, nil
 			}
-			return refused, nil
+			return nil, refused
 		}, 8, 45, []string{"is ready", "not reached"}},
-		{"Hello and gone, again and again", func(int) (error, func(net.Conn)) {
-			return nil, func(conn net.Conn) {
+		{"Hello and gone, again and again", func(int) (func(net.Conn), error) {
+			return func(conn net.Conn) {
 				if c, err := uatest.New(conn, uatest.Options{}); err == nil {
 					if _, _, err := c.ReverseHello(); err == nil {
 						c.Hello() // its end is the test's
 					}
 				}
 				conn.Close()
-			}
+			}, nil
 		}, 1000, 6001, []string{"is ready"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestReverseConnectTries(t *testing.T) {
 				n := 0
 				var clients sync.WaitGroup
 				r := &reverse{s: s, client: "opc.tcp://scada:4843", dial: func(context.Context) (net.Conn, error) {
-					err, serve := row.client(n)
+					serve, err := row.client(n)
 					n++
 					if err != nil {
 						return nil, err

@@ -92,3 +92,45 @@ func TestWatchTellsTheNearestAlone(t *testing.T) {
 		}
 	})
 }
+
+// TestClockWrong is C10: a gateway that starts with a clock 26 years behind, whose clock is then put right.
+func TestClockWrong(t *testing.T) {
+	dir := t.TempDir()
+	client := uatest.NewIdentity(t, uatest.Key(t, 2048, 1), nil, func(c *x509.Certificate) {
+		c.NotBefore, c.NotAfter = time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC), time.Date(2045, 6, 1, 0, 0, 0, 0, time.UTC)
+	})
+	later := uatest.NewIdentity(t, uatest.Key(t, 2048, 2), nil, func(c *x509.Certificate) {
+		c.NotBefore, c.NotAfter = time.Date(2044, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2045, 6, 1, 0, 0, 0, 0, time.UTC)
+	})
+	trust, err := pki.OpenFolder(dir, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	place(t, dir, "trusted/client.der", client.DER)
+	place(t, dir, "trusted/later.der", later.DER)
+	var own *pki.Own
+	synctest.Test(t, func(t *testing.T) { // whose time begins in 2000
+		var log string
+		own, log = open(t, dir, identity)
+		if !strings.Contains(log, "before the program was built") {
+			t.Errorf("C10 no word about the clock: %s", log)
+		}
+		if from := own.Certificate().NotBefore; from.After(time.Now()) {
+			t.Errorf("C10 own certificate begins %v, and it is %v", from, time.Now())
+		}
+		if err := trust.Check([]*x509.Certificate{client.Cert}, time.Now()); err != nil {
+			t.Errorf("C10 a client whose clock is right: %v", err)
+		}
+		err := trust.Check([]*x509.Certificate{later.Cert}, time.Now())
+		if err == nil || !strings.Contains(err.Error(), "check the clocks") {
+			t.Errorf("C10 a certificate of 2044: %v", err)
+		}
+	})
+	if left := own.DaysLeft(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)); left < 3600 {
+		t.Errorf("C10 once the clock is right, the own certificate has %d days left", left)
+	}
+	again, _ := open(t, dir, identity)
+	if again.Thumbprint() != own.Thumbprint() {
+		t.Error("C10 the certificate was made anew once the clock was right")
+	}
+}

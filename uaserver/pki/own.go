@@ -229,6 +229,9 @@ func (o *Own) warn(id Identity, now time.Time, log *slog.Logger) {
 	if missing != nil {
 		log.Warn("own certificate lacks names of this host: clients that check names may refuse it; renew it when they can be told (edged certs renew)", "missing", missing)
 	}
+	if floor := clockFloor(); now.Before(floor) {
+		log.Warn("this clock reads a time before the program was built: set it, or have it set by NTP", "clock", now.UTC(), "built", floor)
+	}
 	if now.Before(o.cert.NotBefore) {
 		log.Warn("own certificate is not valid yet by this clock: check the clock", "clock", now.UTC(), "from", o.cert.NotBefore)
 	}
