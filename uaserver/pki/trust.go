@@ -90,7 +90,7 @@ func (f *Folder) Check(chain []*x509.Certificate, now time.Time) error {
 		if !full {
 			code, why = ua.StatusBadCertificateChainIncomplete, "is not trusted, nor is its issuer known"
 		}
-		return refuse(code, "certificate %v (%s) %s: to trust it, move it from %s to %s", ThumbprintOf(chain[0].Raw), chain[0].Subject, why, f.rejected, f.trusted)
+		return refuse(code, "certificate %v (%s) %s: to trust it, say `edged certs trust %.8s`, or move it from %s to %s", ThumbprintOf(chain[0].Raw), chain[0].Subject, why, ThumbprintOf(chain[0].Raw).String(), f.rejected, f.trusted)
 	}
 	if err := checkTime(chain, now); err != nil {
 		return err
