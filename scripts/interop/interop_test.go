@@ -225,8 +225,8 @@ func converse(t *testing.T, endpoint string, over security, watch watched, write
 	if _, err := os.Stat("node_modules/node-opcua-client"); err != nil {
 		t.Fatal("node-opcua-client is missing: run scripts/setup.sh")
 	}
-	args := append([]string{"client.mjs", "--endpoint", endpoint, "--policy", over.policy, "--mode", over.mode, "--watch", "ns=2;s="+watch.node, "--values", "3",
-		"--write", "ns=2;s="+write, "--value", value, "--type", kind, "--pki", certificates}, more...)
+	args := append([]string{"client.mjs", "--endpoint", endpoint, "--policy", over.policy, "--mode", over.mode, "--watch", "ns=2;s=" + watch.node, "--values", "3",
+		"--write", "ns=2;s=" + write, "--value", value, "--type", kind, "--pki", certificates}, more...)
 	cmd := exec.Command(node, args...)
 	var out, errors bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errors
