@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"time"
 
 	"github.com/gopcua/opcua/ua"
@@ -70,9 +69,6 @@ func (c *Channel) converse() (err error) {
 			return errEnd
 		}
 		c.in.consume()
-		if c.s.crowd.others(c.number) && c.in.r == c.in.w {
-			runtime.Gosched()
-		}
 	}
 }
 

@@ -28,7 +28,6 @@ type Server struct {
 	keys    chan struct{} // a place for each private key operation at a time
 	refused chan struct{} // a place for each connection that is being told that there is no room
 	ids     atomic.Uint32 // last SecureChannelId
-	crowd   crowd         // who is served
 
 	refusals refusals
 
@@ -58,7 +57,6 @@ func New(cfg Config, h Handler) *Server {
 	}
 	var first [4]byte
 	rand.Read(first[:])
-	s.crowd.since = time.Now()
 	s.ids.Store(binary.LittleEndian.Uint32(first[:]))
 	return s
 }
