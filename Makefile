@@ -7,7 +7,7 @@ BENCH   ?= .
 
 LDFLAGS = -s -w -X main.version=$(VERSION)
 
-.PHONY: all build build-arm64 run test race fuzz bench lint generate generate-check interop cover clean
+.PHONY: all build build-arm64 run test race fuzz bench soak lint generate generate-check interop cover clean
 
 all: build
 
