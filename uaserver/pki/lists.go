@@ -30,7 +30,8 @@ const (
 	settled    = 2 * time.Second // a file changed less than this ago may change again under the same time stamp
 	lookEvery  = time.Second     // how often the files are looked at, beside the folders: a file may be written over in its place
 	slowLook   = 5 * time.Millisecond
-	lookFactor = 10 // a look that took longer than slowLook is not repeated before so many times as long has passed
+	lookFactor = 10               // a look that took longer than slowLook is not repeated before so many times as long has passed
+	mostLook   = 10 * time.Second // but no longer than this: a machine that was busy must not hide a revocation
 )
 
 // lists are the certificates and revocation lists of the folders trusted and issuers, as they were at the last look.
@@ -70,7 +71,7 @@ func (l *lists) refresh(now time.Time) error {
 	}
 	if since := now.Sub(l.looked); !l.looked.IsZero() && since >= 0 {
 		same := changed == l.changed && l.looked.Sub(changed[0]) > settled && l.looked.Sub(changed[1]) > settled
-		if same && since < lookEvery || l.took > slowLook && since < lookFactor*l.took {
+		if same && since < lookEvery || l.took > slowLook && since < min(lookFactor*l.took, mostLook) {
 			return nil
 		}
 	}
