@@ -263,41 +263,8 @@ func fixedSize(kind uint8) int {
 	return 0
 }
 
-// skipElement passes over one element of an encoded array (Part 6, 5.1.2).
+// skipElement passes over one element of an encoded array, and reports whether it is a whole one.
 func skipElement(r *wire.Reader, kind uint8) bool {
-	if n := fixedSize(kind); n > 0 {
-		r.Skip(n)
-		return r.Err() == nil
-	}
-	switch kind {
-	case 12, 15, 16: // String, ByteString, XmlElement
-		r.ByteString()
-	case 17:
-		r.NodeID()
-	case 18:
-		r.ExpandedID()
-	case 20: // QualifiedName
-		r.Skip(2)
-		r.ByteString()
-	case 21: // LocalizedText
-		mask := r.Uint8()
-		if mask&1 != 0 {
-			r.ByteString()
-		}
-		if mask&2 != 0 {
-			r.ByteString()
-		}
-	case 22: // ExtensionObject
-		r.NodeID()
-		if r.Uint8() != 0 {
-			r.ByteString()
-		}
-	case 23:
-		r.DataValue()
-	case 24:
-		r.Variant()
-	default:
-		return false
-	}
-	return r.Err() == nil
+	r.SkipBuiltin(kind)
+	return kind != 0 && r.Err() == nil
 }
