@@ -262,7 +262,7 @@ func (d *device) after(was *device) *device {
 	if was == nil || (was.cfg.Driver == nil) != (d.cfg.Driver == nil) {
 		return d
 	}
-	d.was, d.stats = was, was.stats
+	d.was, d.stats, d.writes = was, was.stats, was.writes
 	return d
 }
 

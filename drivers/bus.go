@@ -16,8 +16,17 @@ const (
 	defaultOpenTimeout = 5 * time.Second
 	// Back-off of a link that cannot be opened, and of a device that does not answer: from first to most, doubled each
 	// time, with jitter, so that a gateway does not come back to all its hosts at one moment.
+	// A host or device that is back waits no longer than mostBackoff and its jitter, 10 s.
 	firstBackoff = 500 * time.Millisecond
-	mostBackoff  = 30 * time.Second
+	mostBackoff  = 8 * time.Second
+	// Where asking in vain takes long (a time-out, for as many devices as are silent), a back-off is at least patience
+	// times as long, up to farBackoff: the others keep their rate.
+	patience   = 16
+	farBackoff = 30 * time.Second
+	// A client's wish ends a back-off, but not sooner than leastWait after the last attempt, nor than wishShare times what
+	// that took: clients that ask on and on for what is dead leave nine tenths of the line to the others.
+	leastWait = time.Second
+	wishShare = 10
 	// A device that asks for patience (exceptions 5 and 6) gets it this often, from busyPause on, doubled each time.
 	busyTries = 3
 	busyPause = 20 * time.Millisecond
@@ -67,6 +76,8 @@ type lane struct {
 	worked   bool  // an exchange succeeded since the link was opened
 	backoff  time.Duration
 	reopenAt time.Duration // of a link that is not up
+	wishAt   time.Duration // from when on a client's wish has a silent device asked, or the link opened, before its time
+	took     time.Duration // the last exchange
 	probed   bool          // the last poll was of a silent device: one that answers is next
 	talk     talk
 	yielded  bool // the last exchange was a command's: a due poll is next
@@ -131,6 +142,7 @@ func (l *lane) exchanged(took time.Duration, command bool) {
 		b.s.Commands++
 	}
 	b.mu.Unlock()
+	l.took = took
 	l.loadMu.Lock()
 	l.turnWindow()
 	l.busy += took
@@ -191,7 +203,7 @@ func (l *lane) run(ctx context.Context) {
 		}
 		l.expireHolds()
 		switch {
-		case !l.up && l.now() < l.reopenAt:
+		case !l.up && l.now() < l.reopenAt && !(l.now() >= l.wishAt && l.queue.wanted()):
 			l.queue.refuse()
 			l.sleep(ctx, min(l.reopenAt, l.nextHold()))
 		case !l.up:
@@ -241,9 +253,12 @@ func (l *lane) sleep(ctx context.Context, until time.Duration) {
 	}
 }
 
-func nextBackoff(d time.Duration) time.Duration {
-	return min(max(2*d, firstBackoff), mostBackoff)
+func nextBackoff(d, most time.Duration) time.Duration {
+	return min(max(2*d, firstBackoff), most)
 }
+
+// triedInVain notes how long an attempt took that brought nothing: the next wish of a client has to wait.
+func (l *lane) triedInVain(took time.Duration) { l.wishAt = l.now() + max(leastWait, wishShare*took) }
 
 // jitter spreads d by a quarter to both sides.
 func jitter(d time.Duration) time.Duration {
@@ -254,7 +269,9 @@ func jitter(d time.Duration) time.Duration {
 func (l *lane) open(ctx context.Context) error {
 	octx, cancel := context.WithTimeout(ctx, l.bus.cfg.OpenTimeout)
 	defer cancel()
+	began := l.now()
 	if err := l.link.Open(octx); err != nil {
+		l.triedInVain(l.now() - began)
 		return err
 	}
 	if ctx.Err() != nil {
@@ -297,7 +314,8 @@ func (l *lane) down(err error) {
 	for _, d := range l.devices {
 		l.silence(d, tag.BadNoCommunication)
 	}
-	l.backoff = nextBackoff(l.backoff)
+	l.backoff = nextBackoff(l.backoff, mostBackoff)
+	l.wishAt = max(l.wishAt, l.now()+leastWait)
 	l.reopenAt = l.now() + jitter(l.backoff)
 }
 

@@ -185,7 +185,7 @@ func TestLinkDown(t *testing.T) {
 				t.Errorf("the outage was published %d times", bad)
 			}
 		}
-		if n := r.link.attempts(); n > 12 {
+		if n := r.link.attempts(); n > 16 {
 			t.Errorf("D20 %d attempts in a minute", n)
 		}
 		if down, up := r.logged("line is down"), r.logged("line is up"); down != 1 || up != 2 {

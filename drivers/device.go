@@ -39,6 +39,8 @@ type device struct {
 	failing  map[int]bool  // requests that failed last time
 	held     map[tag.Ref]*held
 	holding  int // entries of held whose time runs
+
+	writes *writeLog
 }
 
 // held is the last good value of a tag with hold.
@@ -56,6 +58,7 @@ const maxGarbled = 3
 func newDevice(cfg DeviceConfig, table *atomic.Pointer[tag.Table]) *device {
 	d := &device{cfg: cfg, table: table, failing: map[int]bool{}}
 	d.stats = &deviceStats{s: DeviceStats{Name: cfg.Name, Bus: cfg.Bus}}
+	d.writes = newWriteLog()
 	if cfg.Driver == nil {
 		d.stats.s.State = Online
 		return d
@@ -150,8 +153,28 @@ func (l *lane) mute(d *device, status tag.Status, err error) {
 		d.told = true
 	}
 	l.silence(d, status)
-	d.backoff = nextBackoff(d.backoff)
+	l.triedInVain(l.took)
+	d.backoff = nextBackoff(d.backoff, l.mostBackoff())
 	d.retryAt = l.now() + jitter(d.backoff)
+}
+
+// mostBackoff is how far the back-off of a device that does not answer grows: all that are silent together may take a
+// sixteenth of the line.
+func (l *lane) mostBackoff() time.Duration {
+	n := 0
+	for _, d := range l.devices {
+		if d.silent && !d.disabled {
+			n++
+		}
+	}
+	return min(max(mostBackoff, time.Duration(patience*n)*l.took), farBackoff)
+}
+
+// spared reports whether a device that does not answer is left alone although a client asks for it: it was asked a
+// moment ago, and each time costs the line a time-out.
+func (l *lane) spared(d *device) bool {
+	now := l.now()
+	return d.silent && d.retryAt > now && now < l.wishAt
 }
 
 // failed notes what a fault means for the device, and publishes the readings that came with it.

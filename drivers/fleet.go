@@ -268,7 +268,8 @@ func (p *part) wait(ctx context.Context, cmds []tag.Command) {
 			cmds[at].Status = statuses[i]
 		}
 		for _, i := range unknown {
-			p.lane.tell(p.job.devices[i], p.job.cmds[i].Ref, tag.BadTimeout, context.Cause(ctx))
+			d := p.job.devices[i]
+			d.writes.failed(p.lane.bus.log, d, p.job.cmds[i].Ref, tag.BadTimeout, context.Cause(ctx))
 		}
 	}
 }

@@ -192,6 +192,13 @@ func (q *queue) begin(j *job) bool {
 	return true
 }
 
+// wanted reports whether a client waits for a command or a reading.
+func (q *queue) wanted() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.ContainsFunc(q.jobs, func(j *job) bool { return len(j.cmds)+len(j.refs) > 0 })
+}
+
 func (q *queue) finish(j *job, status tag.Status) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -299,8 +306,8 @@ func (l *lane) write(ctx context.Context, d *device, c tag.Command) tag.Status {
 	case d.disabled:
 		return tag.BadOutOfService
 	}
-	if d.silent && d.retryAt > l.now() {
-		return tag.BadNoCommunication // it would cost the line a time-out a command
+	if l.spared(d) {
+		return tag.BadNoCommunication
 	}
 	one := [1]tag.Command{c}
 	for try := 0; ; try++ {
@@ -314,6 +321,7 @@ func (l *lane) write(ctx context.Context, d *device, c tag.Command) tag.Status {
 				l.exchanged(took, true)
 				d.stats.answered(took, 0)
 				l.alive(d)
+				d.writes.good(l.bus.log, d, c.Ref)
 			}
 			return status
 		}
@@ -323,30 +331,16 @@ func (l *lane) write(ctx context.Context, d *device, c tag.Command) tag.Status {
 			if l.again(ctx, d, err) && errors.Is(err, ErrUnsent) {
 				continue
 			}
-			l.tell(d, c.Ref, status, err)
+			d.writes.failed(l.bus.log, d, c.Ref, status, err)
 			return status
 		}
 		d.stats.failed(f.Kind, f)
 		if retryable(f.Kind) && try < l.bus.cfg.WriteRetries {
 			continue
 		}
-		l.tell(d, c.Ref, status, err)
+		d.writes.failed(l.bus.log, d, c.Ref, status, err)
 		l.failed(d, -1, f, nil)
 		return status
-	}
-}
-
-// tell logs a write that failed, and whether it may have happened.
-func (l *lane) tell(d *device, ref tag.Ref, status tag.Status, err error) {
-	name := d.cfg.Name
-	if t := d.table.Load().Tag(ref); t != nil {
-		name = t.FullName()
-	}
-	switch status {
-	case tag.BadTimeout, tag.BadCommunicationError:
-		l.bus.log.Warn("write was sent and not confirmed: it may have happened", "tag", name, "status", status, "err", err)
-	default:
-		l.bus.log.Warn("write failed", "tag", name, "status", status, "err", err)
 	}
 }
 
@@ -358,7 +352,7 @@ func (l *lane) refresh(ctx context.Context, d *device, refs []tag.Ref) []tag.Ref
 			return nil
 		}
 	}
-	if d.disabled || d.silent && d.retryAt > l.now() {
+	if d.disabled || l.spared(d) {
 		return nil
 	}
 	if !d.readable(refs[0]) {

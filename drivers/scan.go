@@ -17,10 +17,17 @@ type scan struct {
 	due    time.Duration // a moment of the grid
 	next   int           // index into the class's requests; above 0 while a scan is under way
 	late   int           // scans that have yet to be in time before the log may tell of an overrun again
+
+	// Of the request at next, while it is tried again.
+	try, busy int
+	at        time.Duration // not before
 }
 
 // recovered is how many scans in a row are in time before the log may tell of an overrun again.
 const recovered = 100
+
+// settle ends the tries of a request.
+func (s *scan) settle() { s.try, s.busy, s.at = 0, 0, 0 }
 
 // done moves a scan that has ended to its next moment. Moments that have passed whole are left out and counted: the grid
 // stays where it is.
@@ -37,6 +44,7 @@ func (s *scan) done(now time.Duration) (missed uint64) {
 // skip goes to the first moment after now, without a scan.
 func (s *scan) skip(now time.Duration) {
 	s.next = 0
+	s.settle()
 	s.due = now - now%s.period + s.period
 }
 
@@ -70,7 +78,7 @@ func (l *lane) due() (*device, int) {
 		}
 		for i := range d.scans {
 			s := &d.scans[i]
-			if end := s.due + s.period; s.due <= now && (best == nil || end < bestEnd) {
+			if end := s.due + s.period; s.due <= now && s.at <= now && (best == nil || end < bestEnd) {
 				best, bestEnd, number = d, end, i
 			}
 		}
@@ -91,7 +99,7 @@ func (l *lane) nextEvent() time.Duration {
 			next = min(next, d.retryAt)
 		default:
 			for i := range d.scans {
-				next = min(next, d.scans[i].due)
+				next = min(next, max(d.scans[i].due, d.scans[i].at))
 			}
 		}
 	}
@@ -103,7 +111,7 @@ func (l *lane) scan(ctx context.Context, d *device, number int) {
 	s := &d.scans[number]
 	requests := d.cfg.Driver.Requests(number)
 	if s.next < len(requests) {
-		if l.poll(ctx, d, requests[s.next]) || !l.up || d.silent {
+		if l.poll(ctx, d, s, requests[s.next]) || !l.up || d.silent {
 			return // the same place again, or the scan is off
 		}
 		s.next++
@@ -128,51 +136,48 @@ func (l *lane) scan(ctx context.Context, d *device, number int) {
 	l.bus.mu.Unlock()
 }
 
-// poll makes one request, again where that may help, and publishes what it brought. again is true when the request is
-// to be made again by other means.
-func (l *lane) poll(ctx context.Context, d *device, request int) (again bool) {
-	for try, busy := 0, 0; ; {
-		start := time.Now()
-		batch, err := d.cfg.Driver.Poll(ctx, l.number, request, l.batch[:0])
-		took := time.Since(start)
-		l.batch = batch
-		l.exchanged(took, false)
-		if err == nil {
-			d.stats.answered(took, len(batch))
-			delete(d.failing, request)
-			l.alive(d)
-			l.publish(d, batch)
-			return false
-		}
-		if ctx.Err() != nil {
-			return false
-		}
-		if errors.Is(err, ErrReplanned) {
-			d.stats.failed(Refused, err)
-			l.alive(d)
-			return true
-		}
-		f, ok := isFault(err)
-		switch {
-		case !ok:
-			if !l.again(ctx, d, err) {
-				return false
-			}
-			continue
-		case retryable(f.Kind) && !d.silent && try < l.bus.cfg.Retries:
-			try++
-			d.stats.failed(f.Kind, f)
-			continue
-		case f.Kind == Busy && busy < busyTries:
-			d.stats.failed(f.Kind, f)
-			l.wait(ctx, busyPause<<busy)
-			busy++
-			continue
-		}
-		d.stats.failed(f.Kind, f)
-		l.failed(d, request, f, batch)
+// poll makes one request and publishes what it brought. again is true when it is to be made again: next or, of a device
+// that is busy, a little later. Commands and other polls that are due come in between.
+func (l *lane) poll(ctx context.Context, d *device, s *scan, request int) (again bool) {
+	start := time.Now()
+	batch, err := d.cfg.Driver.Poll(ctx, l.number, request, l.batch[:0])
+	took := time.Since(start)
+	l.batch = batch
+	l.exchanged(took, false)
+	if err == nil {
+		s.settle()
+		d.stats.answered(took, len(batch))
+		delete(d.failing, request)
+		l.alive(d)
+		l.publish(d, batch)
 		return false
 	}
+	if ctx.Err() != nil {
+		return false
+	}
+	if errors.Is(err, ErrReplanned) {
+		s.settle()
+		d.stats.failed(Refused, err)
+		l.alive(d)
+		return true
+	}
+	f, ok := isFault(err)
+	if !ok {
+		return l.again(ctx, d, err)
+	}
+	d.stats.failed(f.Kind, f)
+	switch {
+	case retryable(f.Kind) && !d.silent && s.try < l.bus.cfg.Retries:
+		s.try++
+		return true
+	case f.Kind == Busy && s.busy < busyTries:
+		s.at = l.now() + busyPause<<s.busy
+		s.busy++
+		return true
+	}
+	s.settle()
+	l.failed(d, request, f, batch)
+	return false
 }
 
 // wait holds the line for a short time.
