@@ -317,7 +317,7 @@ func (l *lane) inherit(d, was *device) {
 	d.stats.mu.Lock()
 	d.stats.s.Bus = d.cfg.Bus
 	d.stats.mu.Unlock()
-	d.answered, d.disabled, d.silent, d.told = was.answered, was.disabled, was.silent, was.told
+	d.answered, d.disabled, d.silent, d.told, d.written = was.answered, was.disabled, was.silent, was.told, was.written
 	same := was.lane == l
 	if same {
 		was.heir, d.talk = d, was.talk

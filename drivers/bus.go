@@ -68,21 +68,23 @@ type lane struct {
 	queue  queue
 
 	// Owned by the lane's goroutine.
-	devices  []*device
-	ending   bool      // another configuration is without this bus
-	base     time.Time // the grid's origin; differences are monotonic, so that a clock step moves no scan
-	up       bool
-	told     uint8 // what the log says of the line
-	worked   bool  // an exchange succeeded since the link was opened
-	backoff  time.Duration
-	reopenAt time.Duration // of a link that is not up
-	wishAt   time.Duration // from when on a client's wish has a silent device asked, or the link opened, before its time
-	took     time.Duration // the last exchange
-	probed   bool          // the last poll was of a silent device: one that answers is next
-	talk     talk
-	yielded  bool // the last exchange was a command's: a due poll is next
-	batch    []tag.Sample
-	timer    *time.Timer
+	devices   []*device
+	strangers []stranger // devices that have yet to be asked what they are
+	opened    uint64     // how often the link was
+	ending    bool       // another configuration is without this bus
+	base      time.Time  // the grid's origin; differences are monotonic, so that a clock step moves no scan
+	up        bool
+	told      uint8 // what the log says of the line
+	worked    bool  // an exchange succeeded since the link was opened
+	backoff   time.Duration
+	reopenAt  time.Duration // of a link that is not up
+	wishAt    time.Duration // from when on a client's wish has a silent device asked, or the link opened, before its time
+	took      time.Duration // the last exchange
+	probed    bool          // the last poll was of a silent device: one that answers is next
+	talk      talk
+	yielded   bool // the last exchange was a command's: a due poll is next
+	batch     []tag.Sample
+	timer     *time.Timer
 
 	loadMu sync.Mutex    // guards the fields below
 	window time.Duration // when the current window began
@@ -231,6 +233,9 @@ func (l *lane) step(ctx context.Context) bool {
 		}
 	}
 	l.yielded = false
+	if len(l.strangers) > 0 && l.identify(ctx, d == nil) {
+		return true
+	}
 	if d == nil {
 		return false
 	}
@@ -279,6 +284,7 @@ func (l *lane) open(ctx context.Context) error {
 		return ctx.Err()
 	}
 	l.up, l.worked = true, false
+	l.opened++
 	b := l.bus
 	b.mu.Lock()
 	defer b.mu.Unlock()

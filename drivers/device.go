@@ -38,7 +38,11 @@ type device struct {
 	garbled  int           // answers in a row that were none
 	failing  map[int]bool  // requests that failed last time
 	held     map[tag.Ref]*held
-	holding  int // entries of held whose time runs
+	written  map[tag.Ref]tag.Value // arrays that cannot be read, as they were written
+	// when the device was last asked what it is, on the lane's clock; 0: never
+	identified time.Duration
+	met        uint64 // the last of the links that the lane opened on which the device answered
+	holding    int    // entries of held whose time runs
 
 	writes *writeLog
 }
@@ -87,6 +91,24 @@ func (d *device) readable(ref tag.Ref) bool {
 	return t != nil && t.Access&tag.Readable != 0
 }
 
+// forget drops what is known of requests that the driver has replaced.
+func (d *device) forget() {
+	if len(d.failing) == 0 {
+		return
+	}
+	live := map[int]bool{}
+	for scan := range d.scans {
+		for _, request := range d.cfg.Driver.Requests(scan) {
+			live[request] = true
+		}
+	}
+	for request := range d.failing {
+		if !live[request] {
+			delete(d.failing, request)
+		}
+	}
+}
+
 // say logs of a device, within the bounds of its talk.
 func (l *lane) say(d *device, level slog.Level, msg string, args ...any) {
 	d.talk.say(l.bus.log, l.now(), level, msg, append([]any{"device", d.cfg.Name}, args...)...)
@@ -95,6 +117,10 @@ func (l *lane) say(d *device, level slog.Level, msg string, args ...any) {
 // alive notes that the device answered, be it with an exception.
 func (l *lane) alive(d *device) {
 	l.good()
+	if d.silent || d.met != l.opened {
+		d.met = l.opened
+		l.meet(d)
+	}
 	d.answered = true
 	d.garbled = 0
 	state := Online

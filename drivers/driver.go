@@ -56,6 +56,19 @@ type Listener interface {
 	Listen(ctx context.Context, sink tag.Sink) error
 }
 
+// Identity is what a device says of itself. What it does not say is empty.
+type Identity struct {
+	Manufacturer, Model, SoftwareRevision string
+}
+
+// Identifier is a Driver whose device can tell what it is. The bus asks when the device answers on a link that was
+// opened, or after it was silent.
+type Identifier interface {
+	// Identify makes one exchange. more: it has to be called again for the rest. ErrSkipped: the device does not tell, and
+	// was not asked; another error is as Poll's, and no fault of the device.
+	Identify(ctx context.Context, lane int) (id Identity, more bool, err error)
+}
+
 // ErrUnsent is wrapped by the error of a link that broke before anything of the request was sent: even a write may be
 // tried again.
 var ErrUnsent = errors.New("nothing was sent")
@@ -68,6 +81,10 @@ var ErrHalfOpen = errors.New("nothing came for long")
 // ErrReplanned is returned by Poll when the device refused the request as a whole and other requests have taken its
 // place: nothing was read, and Requests tells them.
 var ErrReplanned = errors.New("the request was replaced")
+
+// ErrSkipped is returned by Poll and Identify for what the device has refused lately: it was not asked again, and nothing
+// was read.
+var ErrSkipped = errors.New("not asked again yet")
 
 // FaultKind tells what a device did wrong.
 type FaultKind uint8
@@ -87,10 +104,28 @@ var faultNames = [faultKinds]string{"mute", "garbled", "busy", "refused", "link"
 // String is the kind's name in metrics.
 func (k FaultKind) String() string { return faultNames[k] }
 
+// Outcome tells of a write that failed whether it has happened.
+type Outcome uint8
+
+// The outcomes.
+const (
+	NotDone Outcome = iota // refused, or never sent
+	Unknown                // sent, and nothing tells whether it was carried out
+	Done                   // carried out: what failed came after it
+)
+
+// outcomeTexts are what the log says of a write that failed.
+var outcomeTexts = [...]string{
+	NotDone: "write failed: it has not happened",
+	Unknown: "write was sent and not confirmed: it may have happened",
+	Done:    "write was carried out, and could not be verified",
+}
+
 // Fault is the failure of one device on a link that works.
 type Fault struct {
-	Kind FaultKind
-	Err  error // names the device and the request, with the raw code
+	Kind    FaultKind
+	Outcome Outcome // of a write
+	Err     error   // names the device and the request, with the raw code
 }
 
 func (f *Fault) Error() string { return f.Err.Error() }

@@ -287,13 +287,37 @@ func (l *lane) confirm(j *job, status tag.Status) {
 		return
 	}
 	c, d := &j.cmds[j.next], j.devices[j.next]
-	switch {
-	case d.readable(c.Ref):
+	if d.readable(c.Ref) {
 		j.add(d, c.Ref)
-	case !c.Part:
-		l.batch = append(l.batch[:0], tag.Sample{Ref: c.Ref, Value: c.Value, At: tag.Now()})
+		return
+	}
+	if v, whole := d.wrote(c); whole {
+		l.batch = append(l.batch[:0], tag.Sample{Ref: c.Ref, Value: v, At: tag.Now()})
 		l.bus.sink.Publish(l.batch)
 	}
+}
+
+// wrote is what a tag that cannot be read holds after a write. Of an array that was never written as a whole that is not
+// known.
+func (d *device) wrote(c *tag.Command) (v tag.Value, whole bool) {
+	if !c.Value.IsArray() {
+		return c.Value, true
+	}
+	v, whole = c.Value, true
+	if c.Part {
+		old := d.written[c.Ref]
+		if t := d.table.Load().Tag(c.Ref); t == nil || t.Len != old.Len() {
+			return tag.Value{}, false
+		}
+		if v, whole = tag.Splice(old, c.Value, c.From); !whole {
+			return tag.Value{}, false
+		}
+	}
+	if d.written == nil {
+		d.written = map[tag.Ref]tag.Value{}
+	}
+	d.written[c.Ref] = v
+	return v, true
 }
 
 // write carries one command out and returns its status.
@@ -310,7 +334,7 @@ func (l *lane) write(ctx context.Context, d *device, c tag.Command) tag.Status {
 		return tag.BadNoCommunication
 	}
 	one := [1]tag.Command{c}
-	for try := 0; ; try++ {
+	for try, busy := 0, 0; ; {
 		one[0].Status = tag.BadNoCommunication
 		start := time.Now()
 		err := d.cfg.Driver.Write(ctx, l.number, one[:])
@@ -335,7 +359,13 @@ func (l *lane) write(ctx context.Context, d *device, c tag.Command) tag.Status {
 			return status
 		}
 		d.stats.failed(f.Kind, f)
-		if retryable(f.Kind) && try < l.bus.cfg.WriteRetries {
+		switch {
+		case retryable(f.Kind) && try < l.bus.cfg.WriteRetries:
+			try++
+			continue
+		case f.Kind == Busy && busy < busyTries && ctx.Err() == nil:
+			l.wait(ctx, busyPause<<busy)
+			busy++
 			continue
 		}
 		d.writes.failed(l.bus.log, d, c.Ref, status, err)

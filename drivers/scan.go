@@ -91,7 +91,7 @@ func (l *lane) due() (*device, int) {
 
 // nextEvent is when due will have something, or a held value ends.
 func (l *lane) nextEvent() time.Duration {
-	next := l.nextHold()
+	next := min(l.nextHold(), l.nextStranger())
 	for _, d := range l.devices {
 		switch {
 		case d.disabled || len(d.scans) == 0:
@@ -141,6 +141,10 @@ func (l *lane) scan(ctx context.Context, d *device, number int) {
 func (l *lane) poll(ctx context.Context, d *device, s *scan, request int) (again bool) {
 	start := time.Now()
 	batch, err := d.cfg.Driver.Poll(ctx, l.number, request, l.batch[:0])
+	if errors.Is(err, ErrSkipped) {
+		s.settle()
+		return false
+	}
 	took := time.Since(start)
 	l.batch = batch
 	l.exchanged(took, false)
@@ -158,6 +162,7 @@ func (l *lane) poll(ctx context.Context, d *device, s *scan, request int) (again
 	if errors.Is(err, ErrReplanned) {
 		s.settle()
 		d.stats.failed(Refused, err)
+		d.forget()
 		l.alive(d)
 		return true
 	}

@@ -34,6 +34,7 @@ type DeviceStats struct {
 	LastError string        // with the raw code
 	Latency   time.Duration // of the last answered request
 	LastGood  tag.Time      // when the device last answered
+	Identity  Identity      // as the device last told it
 }
 
 // FaultNames are the names of the entries of DeviceStats.Faults.
@@ -78,7 +79,8 @@ func (d *deviceStats) snapshot() DeviceStats {
 func (d *deviceStats) reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.s = DeviceStats{Name: d.s.Name, Bus: d.s.Bus, State: d.s.State, Disabled: d.s.Disabled, LastGood: d.s.LastGood}
+	d.s = DeviceStats{Name: d.s.Name, Bus: d.s.Bus, State: d.s.State, Disabled: d.s.Disabled, LastGood: d.s.LastGood,
+		Identity: d.s.Identity}
 }
 
 // answered counts an exchange that the device answered well.
@@ -117,6 +119,13 @@ func (d *deviceStats) setState(s State) bool {
 	was := d.s.State
 	d.s.State = s
 	return was != s
+}
+
+// identify notes what the device says of itself.
+func (d *deviceStats) identify(id Identity) {
+	d.mu.Lock()
+	d.s.Identity = id
+	d.mu.Unlock()
 }
 
 // executed counts commands of a device without a line.

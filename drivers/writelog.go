@@ -43,11 +43,14 @@ func (w *writeLog) failed(log *slog.Logger, d *device, ref tag.Ref, status tag.S
 	if was == status {
 		return
 	}
-	msg := "write failed"
-	if status == tag.BadTimeout || status == tag.BadCommunicationError {
-		msg = "write was sent and not confirmed: it may have happened"
+	outcome := NotDone
+	if f, ok := isFault(err); ok {
+		outcome = f.Outcome
 	}
-	w.talk.say(log, time.Since(w.began), slog.LevelWarn, msg, "tag", d.tagName(ref), "status", status, "err", err)
+	if outcome == NotDone && (status == tag.BadTimeout || status == tag.BadCommunicationError) {
+		outcome = Unknown
+	}
+	w.talk.say(log, time.Since(w.began), slog.LevelWarn, outcomeTexts[outcome], "tag", d.tagName(ref), "status", status, "err", err)
 }
 
 // good notes a write that was carried out.

@@ -170,6 +170,7 @@ func (g *gateway) deviceState(name string) tagspace.DeviceState {
 	s := tagspace.DeviceState{
 		State: int32(d.State), LastGood: d.LastGood, Requests: d.Requests, Errors: d.Errors, LastError: d.LastError, Latency: d.Latency,
 	}
+	s.Manufacturer, s.Model, s.SoftwareRevision = d.Identity.Manufacturer, d.Identity.Model, d.Identity.SoftwareRevision
 	if d.Bus == "" { // it lives in the gateway
 		b := buildOf()
 		s.Manufacturer, s.Model, s.SoftwareRevision = b.Manufacturer, driverMemory, b.Version
