@@ -358,6 +358,12 @@ func (l *Link) wait(until time.Time) error {
 	if d <= 0 {
 		return nil
 	}
+	if w, ok := l.current().(port.Waiter); ok {
+		if err := w.WaitUntil(until); err != nil {
+			return fmt.Errorf("%w: %w", closed(err), drivers.ErrUnsent)
+		}
+		return nil
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

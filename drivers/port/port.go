@@ -29,6 +29,12 @@ type Port interface {
 	Close() error
 }
 
+// Waiter is an optional ability of a Port on whose line time is counted in characters.
+type Waiter interface {
+	// WaitUntil returns at the moment, as exactly as the system can, or with net.ErrClosed after Close.
+	WaitUntil(t time.Time) error
+}
+
 // Opener opens a stream. An error is one sentence that names the stream and what helps.
 type Opener interface {
 	Open(ctx context.Context) (Port, error)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"go.bug.st/serial"
 )
@@ -31,6 +32,7 @@ type serialPort struct {
 	*os.File
 	path   string
 	line   serial.Port
+	alarm  *Alarm
 	closed atomic.Bool
 }
 
@@ -48,7 +50,13 @@ func openSerial(ctx context.Context, path string, mode Mode) (Port, error) {
 		file.Close()
 		return nil, openError(path, mode, err)
 	}
-	return &serialPort{File: file, path: path, line: p}, nil
+	alarm, err := NewAlarm()
+	if err != nil {
+		p.Close()
+		file.Close()
+		return nil, fmt.Errorf("serial line %s: %w", path, err)
+	}
+	return &serialPort{File: file, path: path, line: p, alarm: alarm}, nil
 }
 
 // lockDevice opens the device for nobody else.
@@ -155,6 +163,14 @@ func (p *serialPort) failed(err error) error {
 	return fmt.Errorf("serial line %s: %w", p.path, err)
 }
 
+// WaitUntil implements Waiter.
+func (p *serialPort) WaitUntil(t time.Time) error {
+	if err := p.alarm.Wait(t); err != nil {
+		return net.ErrClosed
+	}
+	return nil
+}
+
 func (p *serialPort) Discard() error { return p.failed(p.line.ResetInputBuffer()) }
 
 func (p *serialPort) Drain() error {
@@ -169,5 +185,5 @@ func (p *serialPort) Close() error {
 	if p.closed.Swap(true) {
 		return nil
 	}
-	return errors.Join(p.line.Close(), p.File.Close())
+	return errors.Join(p.alarm.Close(), p.line.Close(), p.File.Close())
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"edged/drivers/port"
 	"edged/drivers/tag"
 )
 
@@ -263,6 +264,10 @@ type conversation struct {
 	request request
 	answer  Answer
 	sent    time.Time // when the last answer was, on a serial line
+
+	// Of a line that keeps its bit times.
+	alarm  *port.Alarm // nil: timers do
+	begins time.Time   // when the answer's first bit is on the line
 }
 
 // errReset asks for the connection to be reset.
@@ -290,11 +295,11 @@ func (c *conversation) serve(transaction uint16, unit byte, pdu, frame []byte) e
 	case Reset:
 		return errReset
 	case Delay:
-		if !c.line.plant.pause(fault.For) {
+		if !c.pause(fault.For) {
 			return errReset
 		}
 	}
-	if !c.line.plant.pause(d.delay) {
+	if !c.pause(d.delay) {
 		return errReset
 	}
 	if fault.Kind == Lost {
@@ -317,6 +322,12 @@ func (c *conversation) serve(transaction uint16, unit byte, pdu, frame []byte) e
 		c.out = fault.distort(c.out, frame, c.t)
 	}
 	return c.send(c.out)
+}
+
+// pause puts the answer off.
+func (c *conversation) pause(d time.Duration) bool {
+	c.begins = c.begins.Add(d)
+	return c.line.plant.pause(d)
 }
 
 // ask lets the device carry the request out, unless a fault forbids it, and fills in c.answer.

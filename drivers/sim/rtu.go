@@ -1,6 +1,11 @@
 package sim
 
-import "time"
+import (
+	"syscall"
+	"time"
+
+	"edged/drivers/port"
+)
 
 // crcTable is the CRC-16 of Serial Line V1.02, 2.5.1.2: polynomial A001, reflected, starting with FFFF.
 var crcTable = func() (t [256]uint16) {
@@ -83,6 +88,14 @@ func (l *Line) ServeRTU(s stream) {
 func (l *Line) talkRTU(s stream) {
 	defer l.leave(s)
 	c := conversation{line: l, t: rtu, peer: s, out: make([]byte, 0, 2*maxRTU)}
+	_, terminal := s.(*Port)
+	_, socket := s.(syscall.Conn)
+	if l.cfg.Pace && (terminal || socket) { // a net.Pipe may live in a time of its own
+		c.alarm, _ = port.NewAlarm() // nil: timers do, if less exactly
+	}
+	if c.alarm != nil {
+		defer c.alarm.Close()
+	}
 	c.serveRTU()
 }
 
@@ -138,7 +151,8 @@ func (c *conversation) serveFrames(b []byte, silent bool, began time.Time) (int,
 		}
 		if c.line.cfg.Pace {
 			// The request has taken its time on the wire, and the answer follows 3.5 characters of silence.
-			if !c.line.plant.pause(time.Until(began.Add(c.line.url.mode.Chars(n) + c.line.gap()))) {
+			c.begins = began.Add(c.line.url.mode.Chars(n) + c.line.gap())
+			if !c.waitUntil(c.begins) {
 				return used, errReset
 			}
 		}
@@ -167,10 +181,9 @@ func (c *conversation) send(frame []byte) error {
 	const least = time.Millisecond // a shorter sleep costs more than it shows
 	mode := c.line.url.mode
 	chunk := int(max(1, least/mode.Chars(1)))
-	began := time.Now()
 	for sent := 0; sent < len(frame); {
 		n := min(chunk, len(frame)-sent)
-		if !c.line.plant.pause(time.Until(began.Add(mode.Chars(sent + n)))) {
+		if !c.waitUntil(c.begins.Add(mode.Chars(sent + n))) {
 			return errReset
 		}
 		if _, err := c.peer.Write(frame[sent : sent+n]); err != nil {
@@ -179,4 +192,21 @@ func (c *conversation) send(frame []byte) error {
 		sent += n
 	}
 	return nil
+}
+
+// waitUntil waits for a moment of the line's own time, which goes on from where a request began whatever the machine
+// does: what one wait is late is not added to the next. It reports false when the plant is closed.
+func (c *conversation) waitUntil(t time.Time) bool {
+	if c.alarm == nil {
+		return c.line.plant.pause(time.Until(t))
+	}
+	if err := c.alarm.Wait(t); err != nil {
+		return false
+	}
+	select {
+	case <-c.line.plant.done:
+		return false
+	default:
+		return true
+	}
 }
