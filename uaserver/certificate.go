@@ -15,11 +15,11 @@ import (
 )
 
 // certificateNodes is the NodeManager of what is told of the own certificate (field report C9).
-type certificateNodes struct{ own *pki.Own }
+type certificateNodes struct{ own func() *pki.Own }
 
 // describeCertificate adds, below VendorServerInfo (Part 5, 6.3.1), for how many days the own certificate is valid: below 0
 // once it has ended.
-func describeCertificate(space *address.Space, own *pki.Own) error {
+func describeCertificate(space *address.Space, own func() *pki.Own) error {
 	object := wire.TextID(address.NamespaceApplication, "certificate")
 	days := &address.Node{
 		ID: wire.TextID(address.NamespaceApplication, "certificate.daysLeft"), BrowseName: "daysLeft",
@@ -56,7 +56,7 @@ func (c certificateNodes) Read(_ context.Context, items []address.ReadItem) {
 		case items[i].Range != "": // of a number there are no parts (Part 4, 7.27)
 			r.Status, r.Server = tag.BadIndexRangeNoData, now
 		default:
-			r.Value, r.Source, r.Server = tag.Of(int32(c.own.DaysLeft(time.Now()))), now, now
+			r.Value, r.Source, r.Server = tag.Of(int32(c.own().DaysLeft(time.Now()))), now, now
 		}
 	}
 }

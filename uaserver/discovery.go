@@ -9,6 +9,7 @@ import (
 	"github.com/gopcua/opcua/ua"
 
 	"edged/uaserver/channel"
+	"edged/uaserver/pki"
 )
 
 const transportProfile = "http://opcfoundation.org/UA-Profile/Transport/uatcp-uasc-uabinary" // Part 7
@@ -20,8 +21,11 @@ type endpoint struct {
 	level  uint8 // SecurityLevel: the higher the better (Part 4, 7.14)
 }
 
-// securityLevel ranks policies for clients that take the best one; what is not here is worth nothing.
+// securityLevel ranks policies for clients that take the best one; what is not here is worth nothing. Even their Sign is
+// worth more than what the deprecated ones encrypt.
 var securityLevel = map[string]uint8{
+	ua.SecurityPolicyURIBasic128Rsa15:       2,
+	ua.SecurityPolicyURIBasic256:            3,
 	ua.SecurityPolicyURIBasic256Sha256:      10,
 	ua.SecurityPolicyURIAes128Sha256RsaOaep: 20,
 	ua.SecurityPolicyURIAes256Sha256RsaPss:  30,
@@ -32,8 +36,10 @@ func endpointsOf(cfg *Config) (all []endpoint) {
 	for _, p := range cfg.Policies {
 		for _, m := range p.Modes {
 			e := endpoint{policy: p.URI, mode: m, level: securityLevel[p.URI]}
-			if m == ua.MessageSecurityModeSignAndEncrypt && e.level > 0 {
+			if m == ua.MessageSecurityModeSignAndEncrypt && e.level >= 10 {
 				e.level += 5
+			} else if m == ua.MessageSecurityModeSignAndEncrypt && e.level > 0 {
+				e.level += 2
 			}
 			all = append(all, e)
 		}
@@ -83,16 +89,21 @@ func (s *Server) application(url string) *ua.ApplicationDescription {
 
 func (s *Server) describeEndpoints(url string) []*ua.EndpointDescription {
 	app := s.application(url)
+	var own *pki.Own
 	var der []byte
 	if s.cfg.Certificate != nil {
-		der = s.cfg.Certificate.DER()
+		own = s.cfg.Certificate()
+		der = own.DER()
 	}
-	all := make([]*ua.EndpointDescription, len(s.endpoints))
-	for i, e := range s.endpoints {
-		all[i] = &ua.EndpointDescription{
+	all := make([]*ua.EndpointDescription, 0, len(s.endpoints))
+	for _, e := range s.endpoints {
+		if !channel.Fits(e.policy, own) {
+			continue
+		}
+		all = append(all, &ua.EndpointDescription{
 			EndpointURL: url, Server: app, ServerCertificate: der, SecurityMode: e.mode, SecurityPolicyURI: e.policy,
 			UserIdentityTokens: s.tokenPolicies(e.policy), TransportProfileURI: transportProfile, SecurityLevel: e.level,
-		}
+		})
 	}
 	return all
 }

@@ -2,13 +2,11 @@ package uaserver
 
 import (
 	"context"
-	"crypto"
-	"crypto/rsa"
-	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/gopcua/opcua/ua"
@@ -117,10 +115,15 @@ func (s *Server) tokenPolicy(prefix, id string) string {
 		return ""
 	}
 	uri := ua.SecurityPolicyURIPrefix + id[len(prefix):]
-	if channel.SecretAlgorithm(uri) == "" {
+	if channel.SecretAlgorithm(uri) == "" || channel.Deprecated(uri) && !s.configured(uri) {
 		return ""
 	}
 	return uri
+}
+
+// configured reports whether a policy is one of those that the site names.
+func (s *Server) configured(uri string) bool {
+	return slices.ContainsFunc(s.cfg.Policies, func(p channel.Policy) bool { return p.URI == uri })
 }
 
 // identify finds out whose a user token is, as far as that takes no time. No token at all is an anonymous one (Part 4,
@@ -213,14 +216,6 @@ func addressOf(a net.Addr) string {
 	return ip.String()
 }
 
-// signatureURI is the algorithm of a user's signature by a policy (Part 7).
-func signatureURI(policy string) string {
-	if policy == ua.SecurityPolicyURIAes256Sha256RsaPss {
-		return "http://opcfoundation.org/UA/security/rsa-pss-sha2-256"
-	}
-	return "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256"
-}
-
 // certificate finds the user of a certificate (Part 4, 7.40.5), who has signed the server's certificate and last nonce.
 func (s *Server) certificate(ch *channel.Channel, nonce []byte, t *ua.X509IdentityToken, sig *ua.SignatureData) (*identity, ua.StatusCode) {
 	policy := s.tokenPolicy(certificatePolicy, t.PolicyID)
@@ -232,8 +227,7 @@ func (s *Server) certificate(ch *channel.Channel, nonce []byte, t *ua.X509Identi
 		return nil, ua.StatusBadIdentityTokenInvalid
 	}
 	cert := chain[0]
-	key, ok := cert.PublicKey.(*rsa.PublicKey)
-	if !ok {
+	if !channel.StrengthOf(policy).Fits(cert) {
 		return nil, ua.StatusBadIdentityTokenInvalid
 	}
 	print := pki.ThumbprintOf(cert.Raw)
@@ -241,18 +235,7 @@ func (s *Server) certificate(ch *channel.Channel, nonce []byte, t *ua.X509Identi
 	if now := time.Now(); !known || now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
 		return nil, ua.StatusBadIdentityTokenRejected
 	}
-	if sig == nil || sig.Algorithm != signatureURI(policy) || len(sig.Signature) != key.Size() {
-		return nil, ua.StatusBadUserSignatureInvalid
-	}
-	sum := sha256.New()
-	sum.Write(ch.ServerCertificate())
-	sum.Write(nonce)
-	if policy == ua.SecurityPolicyURIAes256Sha256RsaPss {
-		err = rsa.VerifyPSS(key, crypto.SHA256, sum.Sum(nil), sig.Signature, nil)
-	} else {
-		err = rsa.VerifyPKCS1v15(key, crypto.SHA256, sum.Sum(nil), sig.Signature)
-	}
-	if err != nil {
+	if channel.VerifyBy(policy, cert, sig, ch.ServerCertificate(), nonce) != nil {
 		return nil, ua.StatusBadUserSignatureInvalid
 	}
 	return &identity{by: byCertificate, user: u.Name, print: print, rights: u.Rights}, ua.StatusGood

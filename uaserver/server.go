@@ -33,7 +33,7 @@ type Config struct {
 	Build          Build
 	Hosts          []string // host names and addresses for endpoints, when a client's own cannot be used; the first is used
 	Policies       []channel.Policy
-	Certificate    *pki.Own
+	Certificate    func() *pki.Own // the own certificate as it is now
 	Trust          pki.Trust
 	Anonymous      address.Rights // of a client without a user, its role with them; 0: none is let in
 	Users          Users          // nil: there are none
@@ -148,6 +148,7 @@ type client struct {
 	wait     waiting
 	counts   counts
 	about    []byte           // its ClientDescription, ServerUri and EndpointUrl, encoded (Part 5, 12.11)
+	own      *pki.Own         // the server's certificate that it was made with
 	ch       *channel.Channel // that it is bound to; guarded by Server.mu
 }
 
@@ -168,7 +169,7 @@ func (c *Config) check() error {
 		return errors.New("uaserver: an address space and at least one policy are needed")
 	}
 	for _, p := range c.Policies {
-		if p.URI != ua.SecurityPolicyURINone && (c.Certificate == nil || c.Trust == nil) {
+		if p.URI != ua.SecurityPolicyURINone && (c.Certificate == nil || c.Certificate() == nil || c.Trust == nil) {
 			return fmt.Errorf("uaserver: policy %s needs a certificate, and somebody who says whom to trust", p.URI)
 		}
 	}

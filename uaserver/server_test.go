@@ -194,7 +194,7 @@ func startWith(t testing.TB, defs []tag.Def, change func(*Config)) *fixture {
 	tags.Join(f.field)
 	cfg := Config{
 		Name: "Test", ApplicationURI: appURI, Build: Build{ProductURI: "urn:edged", Product: "edged", Version: "0"},
-		Policies: []channel.Policy{none, secure}, Certificate: own, Trust: pki.TrustAll(slog.New(slog.DiscardHandler)),
+		Policies: []channel.Policy{none, secure}, Certificate: own.Itself, Trust: pki.TrustAll(slog.New(slog.DiscardHandler)),
 		Anonymous: address.MayBrowse | address.MayRead | address.MayWrite, Space: space,
 	}
 	if change != nil {

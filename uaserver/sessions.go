@@ -54,7 +54,7 @@ func (s *Server) createSession(c *call, req *ua.CreateSessionRequest) (ua.Respon
 		peer.ApplicationName = clip(d.ApplicationName.Text)
 	}
 	se, err := s.sessions.Create(c.ch.ID(), fromMillis(req.RequestedSessionTimeout), peer,
-		func(se *session.Session) any { return s.join(se, req) })
+		func(se *session.Session) any { return s.join(se, c.ch, req) })
 	switch {
 	case errors.Is(err, session.ErrFull):
 		s.rejected.sessions.Add(1)
@@ -75,8 +75,8 @@ func (s *Server) createSession(c *call, req *ua.CreateSessionRequest) (ua.Respon
 }
 
 // join makes what belongs to a session. It is called before anybody can find the session.
-func (s *Server) join(se *session.Session, req *ua.CreateSessionRequest) any {
-	cl := &client{Session: se, counts: newCounts(len(s.requests)), about: appendAbout(nil, req)}
+func (s *Server) join(se *session.Session, ch *channel.Channel, req *ua.CreateSessionRequest) any {
+	cl := &client{Session: se, own: ch.Own(), counts: newCounts(len(s.requests)), about: appendAbout(nil, req)}
 	if se.Peer.Name == "" {
 		se.Peer.Name = fmt.Sprintf("session %d", se.ID)
 	}
@@ -135,7 +135,7 @@ func (s *Server) activateSession(c *call, req *ua.ActivateSessionRequest) (ua.Re
 	}
 	nonce := cl.Nonce()
 	if c.ch.Mode() != ua.MessageSecurityModeNone {
-		if req.ClientSignature == nil || c.ch.Verify(req.ClientSignature, c.ch.ServerCertificate(), nonce) != nil {
+		if !cl.signed(c.ch, req.ClientSignature, nonce) {
 			return refuse(ua.StatusBadApplicationSignatureInvalid)
 		}
 	}
@@ -148,6 +148,12 @@ func (s *Server) activateSession(c *call, req *ua.ActivateSessionRequest) (ua.Re
 		return s.activate(cl, c.ch, who, locales)
 	}
 	return s.logIn(c, cl, l, locales)
+}
+
+// signed checks a client's signature over the server's certificate and nonce (Part 4, 5.6.3.2). The certificate is the
+// channel's, or, where it was renewed meanwhile, the one that the client was given when the session was made.
+func (c *client) signed(ch *channel.Channel, sig *ua.SignatureData, nonce []byte) bool {
+	return ch.Verify(sig, ch.ServerCertificate(), nonce) == nil || ch.Own() != c.own && ch.Verify(sig, c.own.DER(), nonce) == nil
 }
 
 // logIn answers when the password was checked. A session has one check at a time.

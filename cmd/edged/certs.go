@@ -272,7 +272,7 @@ func (c *certsRenew) Run(p *program) error {
 	if err != nil {
 		return err
 	}
-	p.log.Info("a new certificate was made: restart the gateway to use it, and have its clients trust it")
+	p.log.Info("a new certificate was made: a gateway that runs gives it to new channels within seconds; have its clients trust it")
 	return c.show(p, ownRow(dir, own))
 }
 
@@ -283,7 +283,7 @@ func (c *certsRenew) identity() (pki.Identity, error) {
 		if err != nil {
 			return id, err
 		}
-		id.ApplicationURI, id.Name = s.Server.ApplicationURI, s.Server.Name
+		id.ApplicationURI, id.Name, id.KeyBits = s.Server.ApplicationURI, s.Server.Name, s.Server.Security.KeySize
 		return id, nil
 	}
 	dir, err := c.dir()

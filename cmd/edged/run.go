@@ -62,7 +62,7 @@ func (c *runCommand) Run(p *program) error {
 type gateway struct {
 	site     *site // its settings as the gateway was started with them; buses, devices and tags are config's
 	log      *slog.Logger
-	own      *pki.Own
+	own      *pki.Keeper
 	accounts []namedAccount
 	space    *address.Space
 	tags     *tagspace.Space
@@ -112,7 +112,7 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	limits := &s.Server.Limits
 	g.server, err = uaserver.New(uaserver.Config{
 		Name: s.Server.Name, ApplicationURI: s.Server.ApplicationURI, Build: buildOf(), Hosts: pki.Hosts(),
-		Policies: s.policies(), Certificate: own, Trust: trust, Anonymous: s.anonymous(), Users: s.userFile(log), Space: g.space,
+		Policies: s.policies(), Certificate: own.Own, Trust: trust, Anonymous: s.anonymous(), Users: s.userFile(log), Space: g.space,
 		Limits:  uaserver.Limits{Sessions: limits.Sessions},
 		Channel: channelLimits(limits),
 		Subscription: subscription.Config{
@@ -157,7 +157,7 @@ func (g *gateway) run(ctx context.Context) {
 		}
 	})
 	sockets.Go(func() { g.opcua.run(socketCtx) })
-	sockets.Go(func() { g.own.Watch(socketCtx, g.log) })
+	sockets.Go(func() { g.own.Watch(socketCtx) })
 	sockets.Go(func() { g.reverse(socketCtx) })
 	if g.page != nil {
 		sockets.Go(func() { g.page.run(socketCtx) })
@@ -200,9 +200,9 @@ func (g *gateway) notice() time.Duration {
 }
 
 // certificates opens the gateway's own certificate, made at the first start, and decides whom it trusts.
-func (g *gateway) certificates(dir string) (*pki.Own, pki.Trust, error) {
-	own, err := pki.Open(dir, pki.Identity{
-		ApplicationURI: g.site.Server.ApplicationURI, Name: g.site.Server.Name, Hosts: pki.Hosts(),
+func (g *gateway) certificates(dir string) (*pki.Keeper, pki.Trust, error) {
+	own, err := pki.Keep(dir, pki.Identity{
+		ApplicationURI: g.site.Server.ApplicationURI, Name: g.site.Server.Name, Hosts: pki.Hosts(), KeyBits: g.site.Server.Security.KeySize,
 	}, g.log)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w; name a folder that can be written with --data", err)

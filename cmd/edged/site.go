@@ -48,6 +48,7 @@ type securitySettings struct {
 	Modes     []string
 	Anonymous string // none, read or write
 	TrustAll  bool
+	KeySize   int                     // bits of the own RSA key, where one is made
 	Users     string                  // file, or none
 	Roles     map[string]rolePatterns // by name; without those that the file gives no patterns
 }
@@ -88,6 +89,7 @@ func defaultSite(file string) *site {
 				Policies:  slices.Clone(securePolicies),
 				Modes:     []string{modeSign, modeSignAndEncrypt},
 				Anonymous: anonymousNone,
+				KeySize:   2048,
 				Users:     defaultUsers,
 			},
 			Limits: limitSettings{

@@ -291,7 +291,7 @@ func TestSchemaAcceptsGoodSites(t *testing.T) {
 // beyondSchema are the rows of mistakeRows that no schema of this kind can see: what depends on another place of the
 // file or on arithmetic, and what a YAML library takes without a word.
 var beyondSchema = []string{
-	"second document", "merge", "column after letters of two bytes", "listen port", "policy twice", "no policy",
+	"second document", "merge", "column after letters of two bytes", "listen port", "policy twice", "no policy", "key size and deprecated policy",
 	"sessions and connections", "sessions alone", "users", "patterns of a role", "bus twice", "D19 conflicting serial settings", "D19 one line twice",
 	"D15 broadcast unit read", "D15 unit left out on a line",
 	"device name reserved", "device twice", "unknown bus", "address", "tag twice", "folder and tag", "tag and folder",

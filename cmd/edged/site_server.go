@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"net/url"
 	"slices"
@@ -28,8 +29,8 @@ const (
 // securePolicies are the policies that sign and encrypt; together they are the default.
 var securePolicies = []string{policyBasic256Sha256, policyAes128Sha256RsaOaep, policyAes256Sha256RsaPss}
 
-// deprecatedPolicies are known by name, so that a file that names one hears more than "unknown". They stand on SHA-1, and
-// Basic128Rsa15 on an encryption that peers can use as an oracle as well.
+// deprecatedPolicies are for old clients. They stand on SHA-1, and Basic128Rsa15 on an encryption that is easily made an
+// oracle of as well.
 var deprecatedPolicies = []string{"Basic256", "Basic128Rsa15"}
 
 func (r *siteReader) server(n *node) {
@@ -66,19 +67,40 @@ func (r *siteReader) security(n *node) {
 			s.Anonymous = r.choice(v, "server.security: anonymous", anonymousNone, anonymousRead, anonymousWrite)
 		}},
 		{"trust_all", func(v *node) { s.TrustAll = r.boolean(v, "server.security: trust_all") }},
+		{"key_size", func(v *node) { s.KeySize = r.keySize(v) }},
 		{"users", func(v *node) { s.Users = r.users(v) }},
 		{"roles", r.roles},
 	})
+	if v := n.get("key_size"); v != nil {
+		r.checkKeySize(v)
+	}
+}
+
+// keySizes are the sizes of an RSA key that the gateway's certificate may have, in bits.
+var keySizes = []string{"2048", "3072", "4096"}
+
+func (r *siteReader) keySize(n *node) int {
+	size, _ := strconv.Atoi(r.choice(n, "server.security: key_size", keySizes...))
+	return size
+}
+
+// checkKeySize finds a key that is too large for a deprecated policy (Part 7).
+func (r *siteReader) checkKeySize(n *node) {
+	s := &r.site.Server.Security
+	for _, p := range s.Policies {
+		if slices.Contains(deprecatedPolicies, p) && s.KeySize > 2048 {
+			r.fault(n, "server.security: key_size is %d with the policy %s, which takes 2048 at most: remove one of them", s.KeySize, p)
+		}
+	}
 }
 
 func (r *siteReader) policies(n *node) []string {
 	var out []string
 	for _, v := range r.list(n, "server.security: policies") {
-		if v.kind == scalarNode && slices.Contains(deprecatedPolicies, v.text) {
-			r.fault(v, "server.security: policy %s is deprecated and not available: choose %s, %s or %s", v.text, policyBasic256Sha256, policyAes128Sha256RsaOaep, policyAes256Sha256RsaPss)
-			continue
+		p := r.choice(v, "server.security: policy", slices.Concat(securePolicies, []string{policyNone}, deprecatedPolicies)...)
+		if slices.Contains(deprecatedPolicies, p) {
+			r.note(fmt.Sprintf("server.security: policy %s is deprecated, because SHA-1 can be broken: offer it no longer than its last client needs it", p))
 		}
-		p := r.choice(v, "server.security: policy", append(slices.Clone(securePolicies), policyNone)...)
 		if p != "" && slices.Contains(out, p) {
 			r.fault(v, "server.security: policy %s is named twice: remove one", p)
 			continue

@@ -65,7 +65,8 @@ var mistakeRows = []struct {
 	{"listen port", "server: {listen: §\"0.0.0.0:66000\"}\n" + oneDevice, []string{"0 to 65535"}},
 	{"web", "web: {listen: §everywhere}\n" + oneDevice, []string{"web: listen"}},
 	{"uri", "server: {application_uri: §boiler house}\n" + oneDevice, []string{"urn:edged:boiler-house"}},
-	{"deprecated policy", "server: {security: {policies: [None, §Basic256]}}\n" + oneDevice, []string{"deprecated and not available"}},
+	{"key size", "server: {security: {key_size: §1024}}\n" + oneDevice, []string{"one of 2048, 3072, 4096"}},
+	{"key size and deprecated policy", "server: {security: {policies: [Basic256], key_size: §3072}}\n" + oneDevice, []string{"2048 at most"}},
 	{"policy misspelt", "server: {security: {policies: [§Basic256Sha265]}}\n" + oneDevice, []string{"did you mean Basic256Sha256?"}},
 	{"policy twice", "server: {security: {policies: [None, §None]}}\n" + oneDevice, []string{"named twice"}},
 	{"no policy", "server: {security: {policies: §[]}}\n" + oneDevice, []string{"policies is empty"}},
@@ -244,6 +245,10 @@ func TestDefaults(t *testing.T) {
 	}
 	if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "nobody can log in") {
 		t.Errorf("notes are %q", s.Notes)
+	}
+	s, err = parseSite("site.yaml", []byte("server: {security: {policies: [Basic256, Basic128Rsa15], anonymous: read, key_size: 2048}}\n"+oneDevice))
+	if err != nil || len(s.Notes) != 2 || !strings.Contains(s.Notes[0], "Basic256 is deprecated") || !strings.Contains(s.Notes[1], "Basic128Rsa15 is deprecated") {
+		t.Errorf("notes on deprecated policies: %v, %v", s.Notes, err)
 	}
 	s, err = parseSite("site.yaml", []byte("web: {listen: none}\n"+oneDevice))
 	if err != nil || s.Web.Listen != "" {

@@ -20,7 +20,7 @@ func (g *gateway) Gateway() dashboard.Gateway {
 	return dashboard.Gateway{
 		Name: g.site.Server.Name, Version: version, State: strings.TrimPrefix(g.server.State().String(), "ServerState"),
 		Endpoint: g.endpoint(), Since: g.since, Site: g.siteState(),
-		CertificateEnd: g.own.Certificate().NotAfter,
+		CertificateEnd: g.own.Own().Certificate().NotAfter,
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/gopcua/opcua/ua"
+
+	"edged/uaserver/pki"
 )
 
 // Channel is a SecureChannel and its connection: one ends with the other.
@@ -32,12 +34,13 @@ type Channel struct {
 	url         string
 	policy      *policy
 	mode        ua.MessageSecurityMode
-	certificate []byte // the client's own
-	chunk       int    // bytes of a chunk that we send
-	body        int    // bytes of a message in such a chunk
-	maxMessage  int    // bytes of a response that the client takes; 0: no limit
-	maxChunks   int    // chunks of a response that the client takes; 0: no limit
-	maxChunk    int    // bytes of a chunk that we take
+	own         *pki.Own // the gateway's certificate, as it was when the channel was opened; nil: it has none
+	certificate []byte   // the client's own
+	chunk       int      // bytes of a chunk that we send
+	body        int      // bytes of a message in such a chunk
+	maxMessage  int      // bytes of a response that the client takes; 0: no limit
+	maxChunks   int      // chunks of a response that the client takes; 0: no limit
+	maxChunk    int      // bytes of a chunk that we take
 
 	in  input
 	out output
@@ -55,12 +58,15 @@ func (c *Channel) Mode() ua.MessageSecurityMode { return c.mode }
 // ClientCertificate is the client's own certificate (DER, without its issuers), nil with policy None. It is read only.
 func (c *Channel) ClientCertificate() []byte { return c.certificate }
 
-// ServerCertificate is the gateway's certificate (DER), nil where there is none. It is read only.
+// Own is the gateway's certificate that the channel was opened with, nil where there is none.
+func (c *Channel) Own() *pki.Own { return c.own }
+
+// ServerCertificate is Own (DER), nil where there is none. It is read only.
 func (c *Channel) ServerCertificate() []byte {
-	if c.s.cfg.Certificate == nil {
+	if c.own == nil {
 		return nil
 	}
-	return c.s.cfg.Certificate.DER()
+	return c.own.DER()
 }
 
 // RemoteAddr is the client's address.
@@ -75,7 +81,7 @@ func (c *Channel) Sign(data ...[]byte) (*ua.SignatureData, error) {
 	if c.policy.nonce == 0 {
 		return &ua.SignatureData{}, nil
 	}
-	a := asymmetric{policy: c.policy, own: c.s.cfg.Certificate.Key()}
+	a := asymmetric{policy: c.policy, own: c.own.Key()}
 	var sig []byte
 	err := c.s.private(func() (err error) {
 		sig, err = a.sign(concat(data))
@@ -116,6 +122,20 @@ func (c *Channel) verify(message, signature []byte) error {
 	a := asymmetric{policy: c.policy, peer: peer}
 	return a.verify(message, signature)
 }
+
+// VerifyBy checks a signature by the key of a certificate over the concatenation of data, by the algorithm of a policy: a
+// user's (Part 4, 5.6.3.2, userTokenSignature).
+func VerifyBy(policyURI string, cert *x509.Certificate, sig *ua.SignatureData, data ...[]byte) error {
+	p := policies[policyURI]
+	peer, ok := cert.PublicKey.(*rsa.PublicKey)
+	if p == nil || p.nonce == 0 || !ok || sig == nil || sig.Algorithm != p.signature {
+		return errSignature
+	}
+	a := asymmetric{policy: p, peer: peer}
+	return aside(func() error { return a.verify(concat(data), sig.Signature) })
+}
+
+var errSignature = errors.New("channel: not signed by the policy's algorithm")
 
 func concat(data [][]byte) []byte {
 	var all []byte

@@ -71,7 +71,9 @@ type Limits struct {
 
 // Config is what a Server needs.
 type Config struct {
-	Certificate *pki.Own  // nil where only policy None is offered
+	// Certificate is the gateway's own as it is now: new channels get it, others keep theirs. It is nil, or returns nil,
+	// where only policy None is offered.
+	Certificate func() *pki.Own
 	Trust       pki.Trust // asked about the certificate of each secured channel, at open and renewal
 	Policies    []Policy  // offered; None is always accepted, for discovery: the Handler decides what it may do
 	Limits      Limits

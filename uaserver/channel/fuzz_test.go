@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,9 +44,10 @@ func fuzzServer(tb testing.TB, h Handler) (*Server, *tag.Budget) {
 	quiet := slog.New(slog.DiscardHandler)
 	account := &tag.Budget{Limit: 1 << 20}
 	return New(Config{
-		Certificate: pki.NewOwn(cert, key), Trust: pki.TrustAll(quiet), Account: account, Log: quiet,
+		Certificate: pki.NewOwn(cert, key).Itself, Trust: pki.TrustAll(quiet), Account: account, Log: quiet,
 		Policies: []Policy{
 			{URI: securePolicies[0], Modes: modes[1:]}, {URI: securePolicies[1], Modes: modes[1:]}, {URI: securePolicies[2], Modes: modes[1:]},
+			{URI: deprecatedPolicies[0], Modes: modes[1:]}, {URI: deprecatedPolicies[1], Modes: modes[1:]},
 		},
 		Limits: Limits{Request: 256 * 1024, Output: 64 * 1024},
 	}, h), account
@@ -136,7 +138,7 @@ func FuzzChunk(f *testing.F) {
 		go io.Copy(io.Discard, here)
 		for len(b) >= 2 {
 			n := min(int(b[0]), len(b)-2)
-			chunk := e.chunk[:sealedSize(n, e.mode)]
+			chunk := e.chunk[:ChunkSize(n, e.mode)]
 			copy(chunk[headerSize:], b[2:2+n])
 			e.seq++
 			putHeader(chunk, "MSG"+string(rune(b[1]&0x7F)), 7, 3, e.seq, 1)
@@ -160,6 +162,8 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
+var allSecure = append(slices.Clone(securePolicies), deprecatedPolicies...)
+
 // FuzzOpenSecured is any body of an OpenSecureChannel request that was signed and encrypted as it should be, by any
 // certificate: what crypto/rsa gets to see of a peer.
 func FuzzOpenSecured(f *testing.F) {
@@ -178,7 +182,7 @@ func FuzzOpenSecured(f *testing.F) {
 			close(done)
 		}()
 		c, err := uatest.New(here, uatest.Options{
-			Policy: securePolicies[len(body)%len(securePolicies)], Mode: ua.MessageSecurityModeSign, Identity: &id, Server: s.cfg.Certificate.DER(),
+			Policy: allSecure[len(body)%len(allSecure)], Mode: ua.MessageSecurityModeSign, Identity: &id, Server: s.own().DER(),
 		})
 		if err == nil {
 			err = c.Hello()
@@ -206,7 +210,7 @@ func FuzzUnseal(f *testing.F) {
 	var all [3]*ends
 	for i, mode := range modes {
 		all[i] = opened(f, &counting{}, there, here, mode)
-		b := make([]byte, sealedSize(50, mode))
+		b := make([]byte, ChunkSize(50, mode))
 		rand.Read(b)
 		putHeader(b, "MSGF", 7, 3, 1, 1)
 		all[i].keys.Seal(b, 50)
@@ -224,7 +228,7 @@ func FuzzUnseal(f *testing.F) {
 		if len(plain) < seqSize {
 			t.Fatalf("%d bytes", len(plain))
 		}
-		again := make([]byte, sealedSize(len(plain)-seqSize, e.mode))
+		again := make([]byte, ChunkSize(len(plain)-seqSize, e.mode))
 		copy(again, b[:secureFrom])
 		copy(again[secureFrom:], plain)
 		if e.keys.Seal(again, len(plain)-seqSize); e.mode == ua.MessageSecurityModeSign && !bytes.Equal(again, b) {

@@ -51,9 +51,9 @@ func opened(tb testing.TB, h Handler, server, client net.Conn, mode ua.MessageSe
 	tb.Helper()
 	s := New(Config{Log: slog.New(slog.DiscardHandler), Account: &tag.Budget{}}, h)
 	c := s.admit(server)
-	c.id, c.mode = 7, mode
+	c.id, c.mode, c.policy = 7, mode, strong
 	c.chunk, c.maxChunk = 65535, 65535
-	c.body = bodySize(c.chunk, mode)
+	c.body = ChunkBody(c.chunk, mode)
 	t := &token{id: 3, created: time.Now(), life: time.Hour}
 	e := &ends{s: s, c: c, conn: client, mode: mode, chunk: make([]byte, 0, 1<<20), in: make([]byte, 1<<20)}
 	p := policies[ua.SecurityPolicyURIBasic256Sha256]
@@ -191,7 +191,7 @@ func BenchmarkSeal(b *testing.B) {
 			defer client.Close()
 			defer server.Close()
 			e := opened(b, &echoing{}, server, client, mode)
-			buf := make([]byte, sealedSize(8000, mode))
+			buf := make([]byte, ChunkSize(8000, mode))
 			b.ReportAllocs()
 			b.SetBytes(8000)
 			for b.Loop() {
@@ -263,9 +263,9 @@ func TestSequenceNumbers(t *testing.T) {
 func TestBodyFitsItsChunk(t *testing.T) {
 	for _, mode := range modes {
 		for limit := minChunk; limit < minChunk+64; limit++ {
-			n := bodySize(limit, mode)
-			if sealedSize(n, mode) > limit || sealedSize(n+1, mode) <= limit {
-				t.Errorf("%v, chunk of %d: body %d gives %d, one more %d", mode, limit, n, sealedSize(n, mode), sealedSize(n+1, mode))
+			n := ChunkBody(limit, mode)
+			if ChunkSize(n, mode) > limit || ChunkSize(n+1, mode) <= limit {
+				t.Errorf("%v, chunk of %d: body %d gives %d, one more %d", mode, limit, n, ChunkSize(n, mode), ChunkSize(n+1, mode))
 			}
 		}
 	}
@@ -304,7 +304,7 @@ func TestKeysOfRFC5246(t *testing.T) {
 	secret := []byte{0x9b, 0xbe, 0x43, 0x6b, 0xa9, 0x40, 0xf0, 0x17, 0xb1, 0x76, 0x52, 0x84, 0x9a, 0x71, 0xdb, 0x35}
 	seed := append([]byte("test label"), 0xa0, 0xba, 0x9f, 0x93, 0x6c, 0xda, 0x31, 0x18, 0x27, 0xa6, 0xf7, 0x96, 0xff, 0xd5, 0x19, 0x8c)
 	want := []byte{0xe3, 0xf2, 0x29, 0xba, 0x72, 0x7b, 0xe1, 0x7b, 0x8d, 0x12, 0x26, 0x20, 0x55, 0x7c, 0xd4, 0x53}
-	if got := pSHA256(secret, seed, 100); len(got) != 100 || !bytes.Equal(got[:16], want) {
+	if got := hmacSHA256.derive(secret, seed, 100); len(got) != 100 || !bytes.Equal(got[:16], want) {
 		t.Errorf("%d bytes, %x", len(got), got[:16])
 	}
 }

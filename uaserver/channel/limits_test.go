@@ -191,7 +191,9 @@ func TestPolicyThatCannotBeOffered(t *testing.T) {
 	}{
 		{"no certificate", func(c *channel.Config) { c.Certificate = nil }},
 		{"no trust list", func(c *channel.Config) { c.Trust = nil }},
-		{"unknown policy", func(c *channel.Config) { c.Policies[0].URI = ua.SecurityPolicyURIBasic256 }},
+		{"a key that is too large", func(c *channel.Config) {
+			c.Policies[0].URI, c.Certificate = ua.SecurityPolicyURIBasic256, ownOf(t, 3072).Itself
+		}},
 	} {
 		cfg := config(t)
 		log := &logs{}

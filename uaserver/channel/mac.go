@@ -2,6 +2,7 @@ package channel
 
 import (
 	"bytes"
+	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding"
@@ -10,9 +11,31 @@ import (
 	"sync"
 )
 
-// mac is HMAC-SHA2-256 (RFC 2104) under one key: the states of SHA-256 behind the key's inner and outer block, 216 bytes.
+// macKind is HMAC (RFC 2104) with one hash.
+type macKind struct {
+	hash    func() hash.Hash // with blocks of macBlock bytes
+	size    int              // bytes of a code
+	digests sync.Pool
+}
+
+const macBlock = 64
+
+var (
+	hmacSHA256 = newMACKind(sha256.New)
+	hmacSHA1   = newMACKind(sha1.New) // of the deprecated policies
+)
+
+func newMACKind(hash func() hash.Hash) *macKind {
+	return &macKind{hash: hash, size: hash().Size(), digests: sync.Pool{New: func() any {
+		h := hash()
+		return &digest{Hash: h, state: h.(encoding.BinaryUnmarshaler)}
+	}}}
+}
+
+// mac is HMAC under one key: the states of the hash behind the key's inner and outer block, 216 bytes with SHA-256.
 // crypto/hmac keeps its two hashes as well, which makes 580: too dear for a key that is idle most of its life.
 type mac struct {
+	kind   *macKind
 	states []byte // the inner one, then the outer one, both of the same size
 }
 
@@ -20,24 +43,19 @@ type mac struct {
 type digest struct {
 	hash.Hash
 	state encoding.BinaryUnmarshaler // of the Hash
-	sum   [macSize]byte
+	sum   [sha256.Size]byte          // the longest
 }
 
-var digests = sync.Pool{New: func() any {
-	h := sha256.New()
-	return &digest{Hash: h, state: h.(encoding.BinaryUnmarshaler)}
-}}
-
-// newMAC returns the mac of a key of at most one block of SHA-256.
-func newMAC(key []byte) (mac, error) {
-	var m mac
+// newMAC returns the mac of a key of at most one block of the hash.
+func newMAC(kind *macKind, key []byte) (mac, error) {
+	m := mac{kind: kind}
 	for _, pad := range []byte{0x36, 0x5c} {
-		var block [sha256.BlockSize]byte
+		var block [macBlock]byte
 		copy(block[:], key)
 		for i := range block {
 			block[i] ^= pad
 		}
-		h := sha256.New()
+		h := kind.hash()
 		h.Write(block[:])
 		var err error
 		if m.states, err = h.(encoding.BinaryAppender).AppendBinary(m.states); err != nil {
@@ -50,15 +68,15 @@ func newMAC(key []byte) (mac, error) {
 
 // appendSum appends the code of message.
 func (m *mac) appendSum(dst, message []byte) []byte {
-	d := digests.Get().(*digest)
-	defer digests.Put(d)
+	d := m.kind.digests.Get().(*digest)
+	defer m.kind.digests.Put(d)
 	return append(dst, d.compute(m, message)...)
 }
 
 // verify reports, in constant time, whether sum is the code of message.
 func (m *mac) verify(message, sum []byte) bool {
-	d := digests.Get().(*digest)
-	defer digests.Put(d)
+	d := m.kind.digests.Get().(*digest)
+	defer m.kind.digests.Put(d)
 	return subtle.ConstantTimeCompare(d.compute(m, message), sum) == 1
 }
 
@@ -76,6 +94,6 @@ func (d *digest) compute(m *mac, message []byte) []byte {
 // restore cannot fail: the state was made by the same kind of hash in the same process.
 func (d *digest) restore(state []byte) {
 	if err := d.state.UnmarshalBinary(state); err != nil {
-		panic(fmt.Sprintf("channel: state of SHA-256: %v", err))
+		panic(fmt.Sprintf("channel: state of a hash: %v", err))
 	}
 }

@@ -30,6 +30,7 @@ const (
 // openRequest is what counts in an OpenSecureChannel request.
 type openRequest struct {
 	policy      *policy
+	own         *pki.Own // nil: there is none
 	certificate []byte
 	asymmetric  *asymmetric // nil with policy None
 	seq, id     uint32
@@ -71,8 +72,8 @@ func (c *Channel) open(b []byte) error {
 		c.in.expire = t.end()
 		return c.sendOpen(&q, t, nonce)
 	}
-	c.policy, c.mode, c.certificate = q.policy, q.mode, q.certificate
-	c.body = bodySize(c.chunk, c.mode)
+	c.policy, c.mode, c.own, c.certificate = q.policy, q.mode, q.own, q.certificate
+	c.body = c.policy.bodySize(c.chunk, c.mode)
 	c.in.token = t
 	c.in.expire = t.end()
 	c.id = c.s.nextID()
@@ -104,7 +105,10 @@ func (c *Channel) openSecurity(b []byte, q *openRequest) ([]byte, error) {
 		return nil, faultf(ua.StatusBadTCPSecureChannelUnknown, "channel %d is not of this connection", channel)
 	}
 	q.policy = policies[string(uri)]
-	if q.policy == nil || !c.s.offers(q.policy.uri) {
+	if q.own = c.own; c.id == 0 {
+		q.own = c.s.own()
+	}
+	if q.policy == nil || !c.s.offers(q.policy.uri, q.own) {
 		return nil, faultf(ua.StatusBadSecurityPolicyRejected, "security policy %.255q is not offered", uri)
 	}
 	if c.id != 0 && q.policy != c.policy {
@@ -114,8 +118,7 @@ func (c *Channel) openSecurity(b []byte, q *openRequest) ([]byte, error) {
 	if q.policy.nonce == 0 {
 		return b[header:], nil
 	}
-	own := c.s.cfg.Certificate
-	if print := own.Thumbprint(); !bytes.Equal(receiver, print[:]) {
+	if print := q.own.Thumbprint(); !bytes.Equal(receiver, print[:]) {
 		return nil, faultf(ua.StatusBadCertificateInvalid, "receiver certificate is not this server's")
 	}
 	if err := c.openCertificate(certificate, q); err != nil {
@@ -133,7 +136,7 @@ func (c *Channel) openCertificate(b []byte, q *openRequest) error {
 	if c.id != 0 && !bytes.Equal(chain[0].Raw, c.certificate) {
 		return insecure("renewal with another certificate")
 	}
-	if err := c.s.cfg.Trust.Check(chain, time.Now()); err != nil {
+	if err := c.s.cfg.Trust.Check(chain, q.policy.strength, time.Now()); err != nil {
 		return untrusted(err)
 	}
 	if q.certificate = c.certificate; c.id == 0 {
@@ -143,13 +146,13 @@ func (c *Channel) openCertificate(b []byte, q *openRequest) error {
 	if !ok {
 		return insecure("certificate %v: %v", pki.ThumbprintOf(chain[0].Raw), errNotRSA)
 	}
-	q.asymmetric = &asymmetric{policy: q.policy, own: c.s.cfg.Certificate.Key(), peer: peer}
+	q.asymmetric = &asymmetric{policy: q.policy, own: q.own.Key(), peer: peer}
 	return nil
 }
 
 // decrypt opens the asymmetrically secured part of b, which begins at header (Part 6, 6.7.2 and 6.7.4).
 func (c *Channel) decrypt(b []byte, header int, asym *asymmetric) ([]byte, error) {
-	block := c.s.cfg.Certificate.Key().Size()
+	block := asym.own.Size()
 	sealed := b[header:]
 	if len(sealed) == 0 || len(sealed)%block != 0 || len(sealed)/block > maxBlocks {
 		return nil, insecure("encrypted part of %d bytes is not 1 to %d blocks of %d", len(sealed), maxBlocks, block)
@@ -256,7 +259,7 @@ func (c *Channel) sendOpen(q *openRequest, t *token, nonce []byte) error {
 		b = wire.AppendNull(wire.AppendNull(b))
 	} else {
 		print := pki.ThumbprintOf(q.certificate)
-		b = wire.AppendByteString(b, c.s.cfg.Certificate.DER())
+		b = wire.AppendByteString(b, q.own.DER())
 		b = wire.AppendByteString(b, print[:])
 	}
 	header := len(b)

@@ -11,11 +11,15 @@ import (
 // (Part 6, 6.7.2). The message's part follows it.
 const HeaderSize = headerSize
 
-// ChunkSize is the size of a symmetric chunk that carries n bytes of a message under any of the policies.
-func ChunkSize(n int, mode ua.MessageSecurityMode) int { return sealedSize(n, mode) }
+// strong is any of the policies that PeerKeys know: they differ in keys, not in sizes.
+var strong = policies[ua.SecurityPolicyURIBasic256Sha256]
 
-// ChunkBody is how many bytes of a message fit into a symmetric chunk of at most limit bytes.
-func ChunkBody(limit int, mode ua.MessageSecurityMode) int { return bodySize(limit, mode) }
+// ChunkSize is the size of a symmetric chunk that carries n bytes of a message under any of the policies but the
+// deprecated ones.
+func ChunkSize(n int, mode ua.MessageSecurityMode) int { return strong.sealedSize(n, mode) }
+
+// ChunkBody is how many bytes of a message fit into a symmetric chunk of at most limit bytes, likewise.
+func ChunkBody(limit int, mode ua.MessageSecurityMode) int { return strong.bodySize(limit, mode) }
 
 // PutHeader writes the HeaderSize bytes that chunk b begins with, and its size, which is len(b); kind is MSGF, MSGC or
 // CLOF.
@@ -33,8 +37,8 @@ type PeerKeys struct {
 // NewPeerKeys derives a token's keys under a policy from the nonces of both ends (Part 6, 6.7.5).
 func NewPeerKeys(uri string, client, server []byte, mode ua.MessageSecurityMode) (*PeerKeys, error) {
 	p := policies[uri]
-	if p == nil || p.nonce == 0 {
-		return nil, fmt.Errorf("channel: policy %q has no keys", uri)
+	if p == nil || p.nonce == 0 || p.mac != strong.mac {
+		return nil, fmt.Errorf("channel: policy %q is not one of the client's end", uri)
 	}
 	k := &PeerKeys{mode: mode}
 	if err := k.send.derive(p, server, client, mode, cipher.NewCBCEncrypter); err != nil {

@@ -10,7 +10,9 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/hex"
+	"math/big"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,8 +23,11 @@ import (
 	"edged/uaserver/uatest"
 )
 
-// securePolicies are the policies with keys.
-var securePolicies = []string{ua.SecurityPolicyURIBasic256Sha256, ua.SecurityPolicyURIAes128Sha256RsaOaep, ua.SecurityPolicyURIAes256Sha256RsaPss}
+// securePolicies are the policies with keys that are offered unless a site says otherwise, and deprecatedPolicies the others.
+var (
+	securePolicies     = []string{ua.SecurityPolicyURIBasic256Sha256, ua.SecurityPolicyURIAes128Sha256RsaOaep, ua.SecurityPolicyURIAes256Sha256RsaPss}
+	deprecatedPolicies = []string{ua.SecurityPolicyURIBasic128Rsa15, ua.SecurityPolicyURIBasic256}
+)
 
 // nonces are the golden ones: 53, 54, ... of the server, 43, 44, ... of the client.
 func nonces() (server, client []byte) {
@@ -61,7 +66,7 @@ func TestKeysOfTokens(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := make([]byte, sealedSize(100, peer.mode))
+			b := make([]byte, ChunkSize(100, peer.mode))
 			PutHeader(b, "MSGF", 1, 1, 1, 1)
 			row.k.seal(b, 100, peer.mode)
 			block, err := aes.NewCipher(stream[32 : 32+key])
@@ -70,21 +75,27 @@ func TestKeysOfTokens(t *testing.T) {
 			}
 			cipher.NewCBCDecrypter(block, stream[32+key:][:16]).CryptBlocks(b[secureFrom:], b[secureFrom:])
 			mac := hmac.New(sha256.New, stream[:32])
-			mac.Write(b[:len(b)-macSize])
-			if !bytes.Equal(mac.Sum(nil), b[len(b)-macSize:]) {
+			mac.Write(b[:len(b)-sha256.Size])
+			if !bytes.Equal(mac.Sum(nil), b[len(b)-sha256.Size:]) {
 				t.Errorf("%s, %s: sealed with other keys than the golden ones", uri, row.name)
 			}
 		}
 	}
-	if _, err := NewPeerKeys(ua.SecurityPolicyURINone, client, server, ua.MessageSecurityModeSign); err == nil {
-		t.Error("keys under policy None")
+	for _, uri := range append(deprecatedPolicies, ua.SecurityPolicyURINone) {
+		if _, err := NewPeerKeys(uri, client, server, ua.MessageSecurityModeSign); err == nil {
+			t.Errorf("keys of a client's end under %s", uri)
+		}
 	}
 }
 
 // TestAsymmetricAlgorithms holds each policy's RSA against gopcua's, both ways.
 func TestAsymmetricAlgorithms(t *testing.T) {
-	mine, theirs := uatest.Key(t, 2048, 0), uatest.Key(t, 3072, 1)
-	for _, uri := range securePolicies {
+	mine := uatest.Key(t, 2048, 0)
+	for _, uri := range append(deprecatedPolicies, securePolicies...) {
+		theirs := uatest.Key(t, 3072, 1)
+		if Deprecated(uri) {
+			theirs = uatest.Key(t, 1024, 0)
+		}
 		a := &asymmetric{policy: policies[uri], own: mine, peer: &theirs.PublicKey}
 		peer, err := uapolicy.Asymmetric(uri, theirs, &mine.PublicKey)
 		if err != nil {
@@ -101,15 +112,16 @@ func TestAsymmetricAlgorithms(t *testing.T) {
 		if plain, err := peer.Decrypt(sealed[6:]); err != nil || !bytes.Equal(plain, text) {
 			t.Errorf("%s: the peer cannot decrypt: %v", uri, err)
 		}
-		if sealed, err = peer.Encrypt(text); err != nil {
+		full := bytes.Repeat([]byte("x"), 2*a.plainOf(mine.Size()))
+		if sealed, err = peer.Encrypt(full); err != nil {
 			t.Fatal(err)
 		}
-		if plain, err := a.open(sealed); err != nil || !bytes.Equal(plain, text) {
+		if plain, err := a.open(sealed); err != nil || !bytes.Equal(plain, full) {
 			t.Errorf("%s: cannot decrypt: %v", uri, err)
 		}
 		sealed[len(sealed)-5]++
-		if _, err := a.open(sealed); err == nil {
-			t.Errorf("%s: an altered block was decrypted", uri)
+		if plain, err := a.open(sealed); (err == nil) != (a.oaep == 0) || bytes.Equal(plain, full) {
+			t.Errorf("%s: an altered block was decrypted: %v", uri, err)
 		}
 		sig, err := a.sign(text)
 		if err != nil || peer.VerifySignature(text, sig) != nil {
@@ -151,7 +163,7 @@ func TestSaltOfPSS(t *testing.T) {
 // TestHostileKeys: a peer's key that is none ends in an error, not in a panic.
 func TestHostileKeys(t *testing.T) {
 	own := uatest.Key(t, 2048, 0)
-	for _, uri := range securePolicies {
+	for _, uri := range append(deprecatedPolicies, securePolicies...) {
 		for _, e := range []int{0, 1, 2, -3} {
 			bad := own.PublicKey
 			bad.E = e
@@ -193,5 +205,54 @@ func TestPrivateKeyInTurn(t *testing.T) {
 	}
 	if err := s.private(func() error { panic("hostile") }); err == nil || len(s.keys) != 0 {
 		t.Errorf("an operation that panicked: %v, %d places taken", err, len(s.keys))
+	}
+}
+
+// TestPaddingIsNoOracle: whatever is wrong with a padding of RSAES-PKCS1-v1_5, as many bytes come out as of a right one,
+// random ones each time, and no error (RFC 3218, 2.3.2). Only a block that is no number below the modulus, which its sender
+// knows himself, is an error.
+func TestPaddingIsNoOracle(t *testing.T) {
+	key := uatest.Key(t, 2048, 0)
+	a := &asymmetric{policy: policies[ua.SecurityPolicyURIBasic128Rsa15], own: key, peer: &key.PublicKey}
+	raw := func(head ...byte) []byte { // a block whose padding begins so
+		m := append(bytes.Clone(head), bytes.Repeat([]byte{0xA5}, key.Size()-len(head))...)
+		c := new(big.Int).Exp(new(big.Int).SetBytes(m), big.NewInt(int64(key.E)), key.N)
+		return c.FillBytes(make([]byte, key.Size()))
+	}
+	right, err := a.appendSealed(nil, bytes.Repeat([]byte("x"), a.plainBlock()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, err := a.sealBlock([]byte("short"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name  string
+		block []byte
+		want  string // of open
+		other string // of openSecret
+	}{
+		{"right", right, strings.Repeat("x", a.plainBlock()), strings.Repeat("x", a.plainBlock())},
+		{"a block that is not full", short, "", "short"},
+		{"no 0 first", raw(1, 2), "", ""},
+		{"no 2 second", raw(0, 1), "", ""},
+		{"no 0 behind the padding", raw(0, 2), "", ""},
+		{"padding of 7 bytes", raw(0, 2, 1, 1, 1, 1, 1, 1, 1, 0), "", ""},
+		{"zero", make([]byte, key.Size()), "", ""},
+	} {
+		for i, open := range []func([]byte) ([]byte, error){a.open, a.openSecret} {
+			want := []string{row.want, row.other}[i]
+			once, err := open(row.block)
+			again, err2 := open(row.block)
+			switch {
+			case err != nil || err2 != nil:
+				t.Errorf("%s: %v %v", row.name, err, err2)
+			case want != "" && string(once) != want:
+				t.Errorf("%s: %.20q", row.name, once)
+			case want == "" && (len(once) != a.plainBlock() || bytes.Equal(once, again)):
+				t.Errorf("%s: %d bytes, the same again: %v", row.name, len(once), bytes.Equal(once, again))
+			}
+		}
 	}
 }

@@ -21,16 +21,16 @@ func SecretAlgorithm(policyURI string) string {
 // channel's, for the gateway's certificate. It waits for a place among the private key operations.
 func (c *Channel) Decrypt(policyURI string, secret []byte) (plain []byte, err error) {
 	p := policies[policyURI]
-	if p == nil || p.nonce == 0 || c.s.cfg.Certificate == nil {
+	if p == nil || p.nonce == 0 || c.own == nil {
 		return nil, errSecret
 	}
-	a := asymmetric{policy: p, own: c.s.cfg.Certificate.Key()}
+	a := asymmetric{policy: p, own: c.own.Key()}
 	size := a.own.Size()
 	if n := len(secret); n == 0 || n%size != 0 || n > maxSecretBlocks*size {
 		return nil, errSecret
 	}
 	err = c.s.private(func() error {
-		plain, err = a.open(secret)
+		plain, err = a.openSecret(secret)
 		return err
 	})
 	if err != nil {

@@ -29,8 +29,12 @@ func TestDecrypt(t *testing.T) {
 		}
 		return out
 	}
-	c := &Channel{s: New(Config{Certificate: pki.NewOwn(id.Cert, id.Key)}, nil)}
+	c := &Channel{s: New(Config{}, nil), own: pki.NewOwn(id.Cert, id.Key)}
 	one := seal(sha1.New(), "secret")
+	rsa15, err := (&asymmetric{policy: policies[ua.SecurityPolicyURIBasic128Rsa15], peer: &id.Key.PublicKey}).sealBlock([]byte("secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, row := range []struct {
 		name   string
 		policy string
@@ -43,6 +47,8 @@ func TestDecrypt(t *testing.T) {
 		{"four blocks", ua.SecurityPolicyURIBasic256Sha256, seal(sha1.New(), "a", "b", "c", "d"), "abcd"},
 		{"five blocks", ua.SecurityPolicyURIBasic256Sha256, seal(sha1.New(), "a", "b", "c", "d", "e"), ""},
 		{"another policy's", ua.SecurityPolicyURIAes256Sha256RsaPss, one, ""},
+		{"Basic256", ua.SecurityPolicyURIBasic256, one, "secret"},
+		{"Basic128Rsa15", ua.SecurityPolicyURIBasic128Rsa15, rsa15, "secret"},
 		{"C7 None", ua.SecurityPolicyURINone, []byte("secret"), ""},
 		{"unknown policy", "urn:unknown", one, ""},
 		{"half a block", ua.SecurityPolicyURIBasic256Sha256, one[:128], ""},

@@ -61,9 +61,9 @@ func (c *Channel) ReplyWithin(id uint32, b Body, most uint32) error {
 // frame makes chunks of a body of n bytes behind headerSize bytes of room, and secures them, in place.
 func (c *Channel) frame(b []byte, id uint32, n int) []byte {
 	chunks := max(1, (n+c.body-1)/c.body)
-	full := sealedSize(c.body, c.mode)
+	full := c.policy.sealedSize(c.body, c.mode)
 	last := n - (chunks-1)*c.body
-	total := (chunks-1)*full + sealedSize(last, c.mode)
+	total := (chunks-1)*full + c.policy.sealedSize(last, c.mode)
 	b = slices.Grow(b, total-len(b))[:total]
 	// From the last chunk to the first, no part is overwritten before it was moved.
 	for i := chunks - 1; i > 0; i-- {
@@ -79,7 +79,7 @@ func (c *Channel) frame(b []byte, id uint32, n int) []byte {
 		if i == chunks-1 {
 			kind, size = "MSGF", last
 		}
-		chunk := b[i*full:][:sealedSize(size, c.mode)]
+		chunk := b[i*full:][:c.policy.sealedSize(size, c.mode)]
 		putHeader(chunk, kind, c.id, t.id, c.out.nextSeq(), id)
 		t.send.seal(chunk, size, c.mode)
 	}

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/gopcua/opcua/ua"
+
+	"edged/uaserver/pki"
 )
 
 // Server accepts connections and runs their channels.
@@ -51,8 +53,8 @@ func New(cfg Config, h Handler) *Server {
 		refused:   make(chan struct{}, maxRefused),
 		listeners: map[net.Listener]struct{}{}, channels: map[*Channel]struct{}{}, byAddress: map[netip.Addr]int{}}
 	for _, p := range cfg.Policies {
-		if policies[p.URI] == nil || !s.offers(p.URI) {
-			cfg.Log.Error("security policy is not offered: it is unknown, or there is no certificate or trust list", "policy", p.URI)
+		if policies[p.URI] == nil || !s.offers(p.URI, s.own()) {
+			cfg.Log.Error("security policy is not offered: it is unknown, there is no certificate or trust list, or the certificate's key is too large for it", "policy", p.URI)
 		}
 	}
 	var first [4]byte
@@ -274,12 +276,29 @@ func (s *Server) nextID() uint32 {
 	}
 }
 
-// offers reports whether a policy is accepted.
-func (s *Server) offers(uri string) bool {
+// own is the gateway's certificate as it is now; nil: there is none.
+func (s *Server) own() *pki.Own {
+	if s.cfg.Certificate == nil {
+		return nil
+	}
+	return s.cfg.Certificate()
+}
+
+// offers reports whether a policy is accepted with the gateway's certificate own.
+func (s *Server) offers(uri string, own *pki.Own) bool {
 	if uri == ua.SecurityPolicyURINone {
 		return true
 	}
-	return s.cfg.Certificate != nil && s.cfg.Trust != nil && slices.ContainsFunc(s.cfg.Policies, func(p Policy) bool { return p.URI == uri })
+	return Fits(uri, own) && s.cfg.Trust != nil && slices.ContainsFunc(s.cfg.Policies, func(p Policy) bool { return p.URI == uri })
+}
+
+// Fits reports whether a policy can be used with a certificate of the gateway: it limits the size of the key (Part 7).
+func Fits(policyURI string, own *pki.Own) bool {
+	p := policies[policyURI]
+	if p == nil || p.nonce == 0 {
+		return p != nil
+	}
+	return own != nil && own.Key().N.BitLen() <= p.strength.MaxBits
 }
 
 // offersMode reports whether a mode is accepted with a policy. None goes with policy None, and with no other.

@@ -4,17 +4,14 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/binary"
 	"time"
 
 	"github.com/gopcua/opcua/ua"
 )
 
-// Sizes that all policies have (Part 7): HMAC-SHA2-256 signs with a key of 256 bits, AES-CBC encrypts.
+// Sizes that all policies have: AES-CBC encrypts (Part 7).
 const (
-	macSize   = sha256.Size
-	macKey    = 32
 	blockSize = aes.BlockSize
 
 	secureFrom = 16 // where the encrypted part of a symmetric chunk begins: behind message and security header
@@ -52,16 +49,16 @@ type keys struct {
 
 // derive sets the keys of one direction (Part 6, 6.7.5): secret is the receiver's nonce, seed the sender's.
 func (k *keys) derive(p *policy, secret, seed []byte, mode ua.MessageSecurityMode, newMode func(cipher.Block, []byte) cipher.BlockMode) error {
-	stream := pSHA256(secret, seed, macKey+p.cbcKey+blockSize)
+	stream := p.mac.derive(secret, seed, p.macKey+p.cbcKey+blockSize)
 	var err error
-	if k.mac, err = newMAC(stream[:macKey]); err != nil {
+	if k.mac, err = newMAC(p.mac, stream[:p.macKey]); err != nil {
 		return err
 	}
 	if mode != ua.MessageSecurityModeSignAndEncrypt {
 		return nil
 	}
-	copy(k.iv[:], stream[macKey+p.cbcKey:])
-	block, err := aes.NewCipher(stream[macKey : macKey+p.cbcKey])
+	copy(k.iv[:], stream[p.macKey+p.cbcKey:])
+	block, err := aes.NewCipher(stream[p.macKey : p.macKey+p.cbcKey])
 	if err != nil {
 		return err
 	}
@@ -69,9 +66,9 @@ func (k *keys) derive(p *policy, secret, seed []byte, mode ua.MessageSecurityMod
 	return nil
 }
 
-// pSHA256 is P_hash of RFC 5246, 5 with HMAC-SHA-256.
-func pSHA256(secret, seed []byte, n int) []byte {
-	mac := hmac.New(sha256.New, secret)
+// derive is P_hash of RFC 5246, 5 with the HMAC of a policy.
+func (k *macKind) derive(secret, seed []byte, n int) []byte {
+	mac := hmac.New(k.hash, secret)
 	mac.Write(seed)
 	a := mac.Sum(nil)
 	var out []byte
@@ -88,23 +85,23 @@ func pSHA256(secret, seed []byte, n int) []byte {
 }
 
 // bodySize is how much of a message fits into a chunk of at most limit bytes.
-func bodySize(limit int, mode ua.MessageSecurityMode) int {
+func (p *policy) bodySize(limit int, mode ua.MessageSecurityMode) int {
 	switch mode {
 	case ua.MessageSecurityModeSign:
-		return limit - headerSize - macSize
+		return limit - headerSize - p.mac.size
 	case ua.MessageSecurityModeSignAndEncrypt:
-		return (limit-secureFrom)/blockSize*blockSize - seqSize - macSize - 1
+		return (limit-secureFrom)/blockSize*blockSize - seqSize - p.mac.size - 1
 	}
 	return limit - headerSize
 }
 
 // sealedSize is the size of a chunk with n bytes of a message.
-func sealedSize(n int, mode ua.MessageSecurityMode) int {
+func (p *policy) sealedSize(n int, mode ua.MessageSecurityMode) int {
 	switch mode {
 	case ua.MessageSecurityModeSign:
-		return headerSize + n + macSize
+		return headerSize + n + p.mac.size
 	case ua.MessageSecurityModeSignAndEncrypt:
-		return secureFrom + (seqSize+n+1+macSize+blockSize-1)/blockSize*blockSize
+		return secureFrom + (seqSize+n+1+p.mac.size+blockSize-1)/blockSize*blockSize
 	}
 	return headerSize + n
 }
@@ -114,9 +111,9 @@ func (k *keys) seal(b []byte, n int, mode ua.MessageSecurityMode) {
 	if mode == ua.MessageSecurityModeNone {
 		return
 	}
-	signed := len(b) - macSize
+	signed := len(b) - k.mac.kind.size
 	if mode == ua.MessageSecurityModeSignAndEncrypt {
-		// PaddingSize counts the padding behind it; with keys of 256 bits there is no ExtraPaddingSize (Part 6, 6.7.2.5).
+		// PaddingSize counts the padding behind it; with keys of this size there is no ExtraPaddingSize (Part 6, 6.7.2.5).
 		pad := byte(signed - headerSize - n - 1)
 		for i := headerSize + n; i < signed; i++ {
 			b[i] = pad
@@ -136,7 +133,7 @@ func (k *keys) open(b []byte, mode ua.MessageSecurityMode) ([]byte, bool) {
 	if mode == ua.MessageSecurityModeNone {
 		return b[secureFrom:], len(b) >= headerSize
 	}
-	if len(b) < headerSize+macSize {
+	if len(b) < headerSize+k.mac.kind.size {
 		return nil, false
 	}
 	if mode == ua.MessageSecurityModeSignAndEncrypt {
@@ -146,7 +143,7 @@ func (k *keys) open(b []byte, mode ua.MessageSecurityMode) ([]byte, bool) {
 		k.cbc.SetIV(k.iv[:])
 		k.cbc.CryptBlocks(b[secureFrom:], b[secureFrom:])
 	}
-	signed := len(b) - macSize
+	signed := len(b) - k.mac.kind.size
 	if !k.mac.verify(b[:signed], b[signed:]) {
 		return nil, false
 	}

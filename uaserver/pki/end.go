@@ -50,21 +50,27 @@ func (o *Own) Watch(ctx context.Context, log *slog.Logger) {
 	defer tick.Stop()
 	told := 0
 	for {
-		now := time.Now().Round(0) // of the clock on the wall, which NotAfter is about
-		switch stage := o.stage(now); {
-		case stage <= told:
-		case stage == len(endStages):
-			log.Warn("own certificate has expired: clients may refuse it; renew it (edged certs renew)", "end", o.cert.NotAfter, "clock", now.UTC(), "thumbprint", o.thumbprint)
-			told = stage
-		default:
-			log.Warn("own certificate ends soon: renew it (edged certs renew)", "days", o.DaysLeft(now), "end", o.cert.NotAfter, "thumbprint", o.thumbprint)
-			told = stage
-		}
+		told = o.tellEnd(told, log)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// tellEnd warns where another of endStages has come since told of them were, and returns how many are told now.
+func (o *Own) tellEnd(told int, log *slog.Logger) int {
+	now := time.Now().Round(0) // of the clock on the wall, which NotAfter is about
+	switch stage := o.stage(now); {
+	case stage <= told:
+		return told
+	case stage == len(endStages):
+		log.Warn("own certificate has expired: clients may refuse it; renew it (edged certs renew)", "end", o.cert.NotAfter, "clock", now.UTC(), "thumbprint", o.thumbprint)
+		return stage
+	default:
+		log.Warn("own certificate ends soon: renew it (edged certs renew)", "days", o.DaysLeft(now), "end", o.cert.NotAfter, "thumbprint", o.thumbprint)
+		return stage
 	}
 }
 

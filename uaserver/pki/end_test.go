@@ -118,10 +118,10 @@ func TestClockWrong(t *testing.T) {
 		if from := own.Certificate().NotBefore; from.After(time.Now()) {
 			t.Errorf("C10 own certificate begins %v, and it is %v", from, time.Now())
 		}
-		if err := trust.Check([]*x509.Certificate{client.Cert}, time.Now()); err != nil {
+		if err := trust.Check([]*x509.Certificate{client.Cert}, pki.Strong, time.Now()); err != nil {
 			t.Errorf("C10 a client whose clock is right: %v", err)
 		}
-		err := trust.Check([]*x509.Certificate{later.Cert}, time.Now())
+		err := trust.Check([]*x509.Certificate{later.Cert}, pki.Strong, time.Now())
 		if err == nil || !strings.Contains(err.Error(), "check the clocks") {
 			t.Errorf("C10 a certificate of 2044: %v", err)
 		}

@@ -47,7 +47,7 @@ func check(t *testing.T, f *pki.Folder, chain ...*uatest.Identity) (ua.StatusCod
 	for _, id := range chain {
 		certs = append(certs, id.Cert)
 	}
-	err := f.Check(certs, time.Now())
+	err := f.Check(certs, pki.Strong, time.Now())
 	var e *pki.Error
 	if errors.As(err, &e) {
 		return e.Code, e.PeerCode()

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha1"
@@ -46,6 +47,9 @@ func (o *Own) Certificate() *x509.Certificate { return o.cert }
 // Key is the private key.
 func (o *Own) Key() *rsa.PrivateKey { return o.key }
 
+// Itself is o, for whoever asks for what is in use now, where that never changes.
+func (o *Own) Itself() *Own { return o }
+
 // Thumbprint names the certificate.
 func (o *Own) Thumbprint() Thumbprint { return o.thumbprint }
 
@@ -54,9 +58,10 @@ type Identity struct {
 	ApplicationURI string
 	Name           string   // application name: the subject's common name
 	Hosts          []string // DNS names and IP addresses under which clients reach the gateway
+	KeyBits        int      // size of the RSA key, where one is made; 0: 2048
 }
 
-// Open loads the own certificate from dir/own. At the first start it makes one: RSA 2048, self-signed, good for ten years.
+// Open loads the own certificate from dir/own. At the first start it makes one: RSA, self-signed, good for ten years.
 // One that no longer fits id is kept, and a warning says what differs: only people renew a certificate that clients trust.
 // A log of nil is slog.Default.
 func Open(dir string, id Identity, log *slog.Logger) (*Own, error) {
@@ -80,7 +85,7 @@ func Open(dir string, id Identity, log *slog.Logger) (*Own, error) {
 
 // openOwn loads what there is in dir, and makes what is missing.
 func openOwn(dir string, id Identity, log *slog.Logger) (*Own, error) {
-	key, err := openKey(filepath.Join(dir, keyFile), filepath.Join(dir, certFile))
+	key, err := openKey(filepath.Join(dir, keyFile), filepath.Join(dir, certFile), id.KeyBits)
 	if err != nil {
 		return nil, err
 	}
@@ -88,13 +93,13 @@ func openOwn(dir string, id Identity, log *slog.Logger) (*Own, error) {
 }
 
 // openKey loads the key, or makes it where there is neither key nor certificate yet.
-func openKey(path, certPath string) (*rsa.PrivateKey, error) {
+func openKey(path, certPath string, bits int) (*rsa.PrivateKey, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(certPath); err == nil {
 			return nil, fmt.Errorf("own certificate: %s has no key %s: bring the key back, or remove the certificate to have both made anew", certPath, path)
 		}
-		return makeKey(path, keyBits)
+		return makeKey(path, cmp.Or(bits, keyBits))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("own certificate: %w", err)
@@ -217,6 +222,9 @@ func Make(key *rsa.PrivateKey, id Identity, now time.Time) ([]byte, error) {
 // warn tells what no longer fits (field report C8). When it ends is for Watch to tell.
 func (o *Own) warn(id Identity, now time.Time, log *slog.Logger) {
 	log = log.With("thumbprint", o.thumbprint)
+	if n := o.key.N.BitLen(); id.KeyBits != 0 && n != id.KeyBits {
+		log.Warn("own key has another size than the site asks for: make a new one when clients can be told (edged certs renew --bits)", "bits", n, "asked", id.KeyBits)
+	}
 	if uri := URI(o.cert); uri != id.ApplicationURI {
 		log.Warn("own certificate names another application URI: clients may refuse it; renew it when they can be told (edged certs renew)", "certificate", uri, "configured", id.ApplicationURI)
 	}

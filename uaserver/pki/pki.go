@@ -15,10 +15,22 @@ import (
 	"github.com/gopcua/opcua/ua"
 )
 
-// Sizes of RSA keys that Basic256Sha256 and the newer RSA policies allow (Part 7).
+// Sizes of the gateway's own RSA key: what Basic256Sha256 and the newer RSA policies allow (Part 7).
 const (
 	MinKeyBits = 2048
 	MaxKeyBits = 4096
+)
+
+// Strength is what a security policy asks of certificates (Part 7).
+type Strength struct {
+	MinBits, MaxBits int  // of the RSA key of the client's own certificate
+	SHA1             bool // certificates may be signed with it
+}
+
+// The strengths that there are.
+var (
+	Strong     = Strength{MinBits: MinKeyBits, MaxBits: MaxKeyBits}
+	Deprecated = Strength{MinBits: 1024, MaxBits: 2048, SHA1: true} // of Basic128Rsa15 and Basic256
 )
 
 const (
@@ -40,7 +52,7 @@ func (t Thumbprint) String() string { return hex.EncodeToString(t[:]) }
 type Trust interface {
 	// Check applies the steps of Part 4, 6.1.3 to a chain: the client's own certificate, then its issuers as the client
 	// sent them. A refusal is an *Error.
-	Check(chain []*x509.Certificate, now time.Time) error
+	Check(chain []*x509.Certificate, need Strength, now time.Time) error
 }
 
 // Error is why a certificate was refused.
@@ -68,7 +80,7 @@ func refuse(code ua.StatusCode, format string, args ...any) *Error {
 
 // Parse takes apart what a peer sends as its certificate: one DER certificate, and perhaps its issuers behind it (Part 6,
 // 6.2.6). It keeps nothing of b. What follows the first certificate and is none is ignored, as Part 6, 6.7.2.3 allows. The first one's key is
-// RSA of a size that the policies allow. A refusal is an *Error.
+// RSA, of a size that one policy or another allows. A refusal is an *Error.
 func Parse(b []byte) ([]*x509.Certificate, error) {
 	if len(b) == 0 || len(b) > maxChainBytes {
 		return nil, refuse(ua.StatusBadCertificateInvalid, "certificate of %d bytes: between 1 and %d are taken", len(b), maxChainBytes)
@@ -98,8 +110,8 @@ func Parse(b []byte) ([]*x509.Certificate, error) {
 	if !ok {
 		return nil, refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: key is not RSA", ThumbprintOf(chain[0].Raw))
 	}
-	if n := pub.N.BitLen(); n < MinKeyBits || n > MaxKeyBits {
-		return nil, refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: key of %d bits: %d to %d are taken", ThumbprintOf(chain[0].Raw), n, MinKeyBits, MaxKeyBits)
+	if n := pub.N.BitLen(); n < Deprecated.MinBits || n > Strong.MaxBits {
+		return nil, refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: key of %d bits: %d to %d are taken", ThumbprintOf(chain[0].Raw), n, Deprecated.MinBits, Strong.MaxBits)
 	}
 	if pub.N.Bit(0) == 0 || pub.E < 3 || pub.E&1 == 0 {
 		return nil, refuse(ua.StatusBadCertificateInvalid, "certificate %v: impossible RSA key", ThumbprintOf(chain[0].Raw))
@@ -126,7 +138,7 @@ func checkSignatures(chain []*x509.Certificate) (complete bool, _ error) {
 	for i, c := range chain {
 		var err error
 		switch {
-		case weak(c.SignatureAlgorithm):
+		case insecure(c.SignatureAlgorithm): // x509 verifies none of them
 			return false, refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: signed with %v: SHA-256 or better is needed", ThumbprintOf(c.Raw), c.SignatureAlgorithm)
 		case i+1 < len(chain):
 			// Whether the issuer may issue is a later step.
@@ -142,14 +154,34 @@ func checkSignatures(chain []*x509.Certificate) (complete bool, _ error) {
 	return complete, nil
 }
 
-// weak reports algorithms that CertificateSignatureAlgorithm_RSA-PKCS15-SHA2-256 does not allow (Part 7). x509 still takes
-// SHA-1 of a self-signed certificate.
-func weak(a x509.SignatureAlgorithm) bool {
-	switch a {
-	case x509.MD2WithRSA, x509.MD5WithRSA, x509.SHA1WithRSA, x509.DSAWithSHA1, x509.ECDSAWithSHA1:
-		return true
+// Fits reports whether a certificate has an RSA key of a size that is taken.
+func (s Strength) Fits(c *x509.Certificate) bool {
+	pub, ok := c.PublicKey.(*rsa.PublicKey)
+	return ok && pub.N.BitLen() >= s.MinBits && pub.N.BitLen() <= s.MaxBits
+}
+
+// check is the security policy step: the size of the client's key, and what the certificates are signed with.
+func (s Strength) check(chain []*x509.Certificate) error {
+	if !s.Fits(chain[0]) {
+		return refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: its key is not RSA of %d to %d bits", ThumbprintOf(chain[0].Raw), s.MinBits, s.MaxBits)
 	}
-	return false
+	for _, c := range chain {
+		if weak(c.SignatureAlgorithm) && !s.SHA1 {
+			return refuse(ua.StatusBadCertificatePolicyCheckFailed, "certificate %v: signed with %v: SHA-256 or better is needed", ThumbprintOf(c.Raw), c.SignatureAlgorithm)
+		}
+	}
+	return nil
+}
+
+// insecure reports algorithms that no policy allows.
+func insecure(a x509.SignatureAlgorithm) bool {
+	return a == x509.MD2WithRSA || a == x509.MD5WithRSA || a == x509.DSAWithSHA1 || a == x509.DSAWithSHA256
+}
+
+// weak reports algorithms that CertificateSignatureAlgorithm_RSA-PKCS15-SHA2-256 does not allow (Part 7). x509 still takes
+// SHA-1 where CheckSignature is called by itself.
+func weak(a x509.SignatureAlgorithm) bool {
+	return insecure(a) || a == x509.SHA1WithRSA || a == x509.ECDSAWithSHA1
 }
 
 // checkTime is the validity period step.

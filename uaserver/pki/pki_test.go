@@ -201,7 +201,7 @@ func TestParse(t *testing.T) {
 		{"6.7.2.3 extra bytes", join(me.DER, []byte{1, 2, 3}), 1, 0},
 		{"6.2.6 a chain without end", bytes.Repeat(me.DER, 12), 8, 0},
 		{"Part 7 3072 bits", three.DER, 1, 0},
-		{"Part 7 1024 bits", small.DER, 0, ua.StatusBadCertificatePolicyCheckFailed},
+		{"Part 7 1024 bits", small.DER, 1, 0},
 		{"none", nil, 0, ua.StatusBadCertificateInvalid},
 		{"cut", me.DER[:len(me.DER)-1], 0, ua.StatusBadCertificateInvalid},
 		{"garbage", bytes.Repeat([]byte{0x30}, 500), 0, ua.StatusBadCertificateInvalid},
@@ -304,7 +304,7 @@ func TestFolder(t *testing.T) {
 		for _, id := range row.chain {
 			chain = append(chain, id.Cert)
 		}
-		err := f.Check(chain, time.Now())
+		err := f.Check(chain, pki.Strong, time.Now())
 		if got := code(t, err); got != row.code {
 			t.Errorf("%s: %v", row.name, err)
 		}
@@ -327,8 +327,8 @@ func TestTrustAtRunTime(t *testing.T) {
 		t.Helper()
 		// A look that took long, as on a loaded machine, puts off the next.
 		end := time.Now().Add(30 * time.Second)
-		got := code(t, f.Check([]*x509.Certificate{me.Cert}, time.Now()))
-		for ; got != want && time.Now().Before(end); got = code(t, f.Check([]*x509.Certificate{me.Cert}, time.Now())) {
+		got := code(t, f.Check([]*x509.Certificate{me.Cert}, pki.Strong, time.Now()))
+		for ; got != want && time.Now().Before(end); got = code(t, f.Check([]*x509.Certificate{me.Cert}, pki.Strong, time.Now())) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		if got != want {
@@ -366,7 +366,7 @@ func TestRejectedAreBounded(t *testing.T) {
 	for i := range 1000 {
 		c := *me.Cert
 		c.Raw = append(bytes.Clone(c.Raw), byte(i), byte(i>>8))
-		if got := code(t, f.Check([]*x509.Certificate{&c}, time.Now())); got != ua.StatusBadCertificateUntrusted {
+		if got := code(t, f.Check([]*x509.Certificate{&c}, pki.Strong, time.Now())); got != ua.StatusBadCertificateUntrusted {
 			t.Fatal(got)
 		}
 	}
@@ -383,20 +383,32 @@ func TestTrustAll(t *testing.T) {
 		t.Errorf("no warning: %q", log.String())
 	}
 	me := uatest.ClientIdentity(t)
-	if err := trust.Check([]*x509.Certificate{me.Cert}, time.Now()); err != nil {
+	if err := trust.Check([]*x509.Certificate{me.Cert}, pki.Strong, time.Now()); err != nil {
 		t.Error(err)
 	}
-	if got := code(t, trust.Check([]*x509.Certificate{me.Cert}, time.Now().AddDate(1, 0, 0))); got != ua.StatusBadCertificateTimeInvalid {
+	if got := code(t, trust.Check([]*x509.Certificate{me.Cert}, pki.Strong, time.Now().AddDate(1, 0, 0))); got != ua.StatusBadCertificateTimeInvalid {
 		t.Errorf("expired: %v", got)
 	}
-	weak := *me.Cert
-	weak.SignatureAlgorithm = x509.SHA1WithRSA
-	if got := code(t, trust.Check([]*x509.Certificate{&weak}, time.Now())); got != ua.StatusBadCertificatePolicyCheckFailed {
-		t.Errorf("SHA-1: %v", got)
+	weak := uatest.NewIdentity(t, uatest.Key(t, 1024, 0), nil, func(c *x509.Certificate) { c.SignatureAlgorithm = x509.SHA1WithRSA })
+	large := uatest.NewIdentity(t, uatest.Key(t, 3072, 0), nil, nil)
+	for _, row := range []struct {
+		name string
+		cert *x509.Certificate
+		need pki.Strength
+		want ua.StatusCode
+	}{
+		{"SHA-1 and 1024 bits for policies of today", weak.Cert, pki.Strong, ua.StatusBadCertificatePolicyCheckFailed},
+		{"SHA-1 and 1024 bits for deprecated ones", weak.Cert, pki.Deprecated, 0},
+		{"3072 bits for policies of today", large.Cert, pki.Strong, 0},
+		{"3072 bits for deprecated ones", large.Cert, pki.Deprecated, ua.StatusBadCertificatePolicyCheckFailed},
+	} {
+		if got := code(t, trust.Check([]*x509.Certificate{row.cert}, row.need, time.Now())); got != row.want {
+			t.Errorf("Part 7 %s: %v", row.name, got)
+		}
 	}
 	forged := *me.Cert
 	forged.Signature = bytes.Repeat([]byte{1}, 256)
-	if got := code(t, trust.Check([]*x509.Certificate{&forged}, time.Now())); got != ua.StatusBadCertificateInvalid {
+	if got := code(t, trust.Check([]*x509.Certificate{&forged}, pki.Strong, time.Now())); got != ua.StatusBadCertificateInvalid {
 		t.Errorf("forged: %v", got)
 	}
 }
@@ -426,7 +438,7 @@ func FuzzParse(f *testing.F) {
 		if bits := chain[0].PublicKey.(interface{ Size() int }).Size() * 8; bits < pki.MinKeyBits || bits > pki.MaxKeyBits {
 			t.Errorf("key of %d bits", bits)
 		}
-		if err := trust.Check(chain, time.Now()); err != nil {
+		if err := trust.Check(chain, pki.Strong, time.Now()); err != nil {
 			code(t, err)
 		}
 	})

@@ -144,15 +144,21 @@ func Add(dir, file, to string) (Entry, error) {
 
 // Load loads the own certificate from dir/own, and makes nothing: it is an error if there is none.
 func Load(dir string) (*Own, error) {
-	dir = filepath.Join(dir, OwnFolder)
-	if _, err := os.Stat(filepath.Join(dir, certFile)); err != nil {
-		return nil, fmt.Errorf("own certificate: %w", err)
+	return load(filepath.Join(dir, OwnFolder))
+}
+
+// load is Load of the own folder itself.
+func load(dir string) (*Own, error) {
+	for _, name := range []string{certFile, keyFile} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return nil, fmt.Errorf("own certificate: %w", err)
+		}
 	}
 	return openOwn(dir, Identity{}, slog.Default())
 }
 
-// Renew makes a new own certificate in dir/own, which a gateway uses from its next start on. The old one stays beside it,
-// named after its thumbprint. With bits, the key is made anew too; 0 keeps it, or makes one of 2048 where there is none.
+// Renew makes a new own certificate in dir/own, which a gateway that runs takes within seconds. The old one stays beside it,
+// named after its thumbprint. With bits, the key is made anew too; 0 keeps it, or makes one where there is none.
 func Renew(dir string, id Identity, bits int) (*Own, error) {
 	if id.ApplicationURI == "" {
 		return nil, errors.New("own certificate: no application URI is configured")
@@ -171,7 +177,7 @@ func Renew(dir string, id Identity, bits int) (*Own, error) {
 	}
 	var key *rsa.PrivateKey
 	if bits == 0 {
-		if key, err = openKey(keyPath, path); err != nil {
+		if key, err = openKey(keyPath, path, id.KeyBits); err != nil {
 			return nil, err
 		}
 	}

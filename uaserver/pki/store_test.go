@@ -2,15 +2,19 @@ package pki_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"edged/uaserver/pki"
@@ -159,4 +163,60 @@ func TestRenew(t *testing.T) {
 			t.Errorf("%s: the old certificate was not kept: %v", row.name, err)
 		}
 	}
+}
+
+// TestRenewedWhileItRuns: a renewed certificate, with or without another key, is taken within seconds; files that do not
+// fit together are not, and say why once.
+func TestRenewedWhileItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		write := func(name string, data []byte) {
+			t.Helper()
+			if err := os.WriteFile(filepath.Join(dir, pki.OwnFolder, name), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.MkdirAll(filepath.Join(dir, pki.OwnFolder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		keyOf := func(bits, number int) []byte {
+			return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(uatest.Key(t, bits, number))})
+		}
+		write("key.pem", keyOf(2048, 0))
+		var log lockedLog
+		k, err := pki.Keep(dir, identity, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := k.Own()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { k.Watch(ctx); close(ended) }()
+		log.take()
+		settle := func() string { time.Sleep(10 * time.Second); synctest.Wait(); return log.take() }
+		if text := settle(); text != "" || k.Own() != first {
+			t.Errorf("nothing has changed: %s", text)
+		}
+		renewed, err := pki.Renew(dir, identity, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := settle(); k.Own().Thumbprint() != renewed.Thumbprint() || !strings.Contains(text, "was changed: new channels") {
+			t.Errorf("C9 renewed: %v, log %s", k.Own().Thumbprint(), text)
+		}
+		write("key.pem", keyOf(2048, 1))
+		if text := settle(); k.Own().Thumbprint() != renewed.Thumbprint() || strings.Count(text, "is not taken") != 1 {
+			t.Errorf("a key that does not fit: %v, log %s", k.Own().Thumbprint(), text)
+		}
+		if text := settle(); text != "" {
+			t.Errorf("told again: %s", text)
+		}
+		other := uatest.NewIdentity(t, uatest.Key(t, 2048, 1), nil, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(20 * day) })
+		write("certificate.der", other.DER)
+		if text := settle(); k.Own().Thumbprint() != pki.ThumbprintOf(other.DER) || !strings.Contains(text, "ends soon") {
+			t.Errorf("replaced files: %v, log %s", k.Own().Thumbprint(), text)
+		}
+		cancel()
+		<-ended
+	})
 }

@@ -32,8 +32,12 @@ func TrustAll(log *slog.Logger) Trust {
 	return trustAll{}
 }
 
-func (trustAll) Check(chain []*x509.Certificate, now time.Time) error {
-	if _, err := checkSignatures(linked(chain)); err != nil {
+func (trustAll) Check(chain []*x509.Certificate, need Strength, now time.Time) error {
+	chain = linked(chain)
+	if _, err := checkSignatures(chain); err != nil {
+		return err
+	}
+	if err := need.check(chain); err != nil {
 		return err
 	}
 	if err := checkTime(chain[:1], now); err != nil {
@@ -78,10 +82,13 @@ func OpenFolder(dir string, log *slog.Logger) (*Folder, error) {
 // Check trusts a certificate that is in the folder, or whose issuer is. The steps are those of Part 4, 6.1.3, in its
 // order; a host name is the client's to check, and the application URI is compared when a session is created. A
 // certificate that is trusted by itself needs no complete chain, but where its issuers are at hand they are checked.
-func (f *Folder) Check(chain []*x509.Certificate, now time.Time) error {
+func (f *Folder) Check(chain []*x509.Certificate, need Strength, now time.Time) error {
 	chain, known, revoked := f.lookup(chain)
 	full, err := checkSignatures(chain)
 	if err != nil {
+		return err
+	}
+	if err := need.check(chain); err != nil {
 		return err
 	}
 	if !known {

@@ -70,7 +70,7 @@ func channelServer(t *testing.T, h channel.Handler, limits channel.Limits) (url 
 	t.Helper()
 	own := uatest.NewIdentity(t, uatest.Key(t, 2048, 0), nil, nil)
 	s := channel.New(channel.Config{
-		Certificate: pki.NewOwn(own.Cert, own.Key), Trust: pki.TrustAll(slog.New(slog.DiscardHandler)), Limits: limits,
+		Certificate: pki.NewOwn(own.Cert, own.Key).Itself, Trust: pki.TrustAll(slog.New(slog.DiscardHandler)), Limits: limits,
 		Policies: []channel.Policy{{URI: ua.SecurityPolicyURIBasic256Sha256, Modes: []ua.MessageSecurityMode{ua.MessageSecurityModeSignAndEncrypt}}},
 		Log:      slog.New(slog.DiscardHandler),
 	}, h)
