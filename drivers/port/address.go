@@ -13,12 +13,23 @@ import (
 )
 
 // Address says where a stream is, as the url of a bus in the site file says it: tcp://host:502,
-// rtuovertcp://host:4001, rtu:///dev/ttyS1?baud=19200&data=8&parity=even&stop=1.
+// tcp+tls://host:802?ca=FILE&cert=FILE&key=FILE, rtuovertcp://host:4001, rtu:///dev/ttyS1?baud=19200&parity=even,
+// ascii:///dev/ttyS1, rtu:usb:0403:6001:SERIAL?rs485=on.
 type Address struct {
-	Scheme string // tcp, rtuovertcp, rtu
+	Scheme string // tcp, tcp+tls, rtuovertcp, rtu, ascii
 	Host   string // host:port; empty for a serial line
-	Path   string // device of a serial line; empty for a connection
+	TLS    TLS    // of tcp+tls
+	Path   string // device of a serial line; empty for a connection, and for an adapter that is looked for
+	USB    USB    // adapter of a serial line that is looked for
 	Mode   Mode   // of a serial line
+	RS485  RS485  // of a serial line
+}
+
+// TLS is how a connection is secured. Its files are PEM, and are read each time the stream is opened.
+type TLS struct {
+	CA   string // certificates of who may have signed the device's; empty: those that the system trusts
+	Cert string // our certificate, with Key; empty: none
+	Key  string
 }
 
 // Mode is how the characters of a serial line look.
@@ -28,6 +39,9 @@ type Mode struct {
 	Parity string // none, odd, even, mark, space
 	Stop   int    // stop bits, 1 or 2
 }
+
+// defaultASCII is what Serial Line, 2.5.2, asks of devices that talk ASCII.
+var defaultASCII = Mode{Baud: 19200, Data: 7, Parity: "even", Stop: 1}
 
 // DefaultMode is what Modbus over Serial Line, 2.2 and 2.5.1, asks of every device.
 var DefaultMode = Mode{Baud: 19200, Data: 8, Parity: "even", Stop: 1}
@@ -56,16 +70,20 @@ func (m Mode) String() string {
 
 const (
 	maxURL = 1024
-	// defaultModbusPort is IANA's (Modbus Messaging on TCP/IP, 4.1).
+	// IANA's ports (Messaging on TCP/IP, 4.1; Modbus/TCP Security, 5).
 	defaultModbusPort = "502"
+	defaultTLSPort    = "802"
 )
+
+// Schemes are those that Parse knows.
+const schemes = "tcp, tcp+tls, rtuovertcp, rtu or ascii"
 
 // Parse reads the url of a bus. A key that it does not know is an error, as is a value out of range.
 func Parse(text string) (Address, error) {
 	if len(text) > maxURL {
 		return Address{}, fmt.Errorf("the url is longer than %d characters", maxURL)
 	}
-	u, err := url.Parse(text)
+	u, err := url.Parse(usbOpaque(text))
 	if err != nil {
 		return Address{}, fmt.Errorf("%q is not a url such as tcp://10.0.0.5:502 or rtu:///dev/ttyS1?baud=19200", text)
 	}
@@ -73,14 +91,14 @@ func Parse(text string) (Address, error) {
 		return Address{}, fmt.Errorf("%q: a bus url has no user and no fragment", text)
 	}
 	switch u.Scheme {
-	case "tcp", "rtuovertcp":
+	case "tcp", "tcp+tls", "rtuovertcp":
 		return parseHost(u, text)
-	case "rtu":
+	case "rtu", "ascii":
 		return parseSerial(u, text)
 	case "":
 		return Address{}, fmt.Errorf("%q has no scheme: write tcp://HOST:PORT, rtuovertcp://HOST:PORT or rtu:///dev/NAME", text)
 	}
-	return Address{}, fmt.Errorf("%q: scheme %s is not known: use tcp, rtuovertcp or rtu", text, u.Scheme)
+	return Address{}, fmt.Errorf("%q: scheme %s is not known: use %s", text, u.Scheme, schemes)
 }
 
 func parseHost(u *url.URL, text string) (Address, error) {
@@ -88,26 +106,48 @@ func parseHost(u *url.URL, text string) (Address, error) {
 	if host == "" || strings.Trim(u.Path, "/") != "" {
 		return Address{}, fmt.Errorf("%q: write %s://HOST:PORT", text, u.Scheme)
 	}
-	if err := unknownKeys(u, nil); err != nil {
+	a := Address{Scheme: u.Scheme}
+	keys := map[string]func(string) error{}
+	if u.Scheme == "tcp+tls" {
+		keys["ca"], keys["cert"], keys["key"] = file(&a.TLS.CA), file(&a.TLS.Cert), file(&a.TLS.Key)
+	}
+	if err := readKeys(u, text, keys); err != nil {
 		return Address{}, err
 	}
-	if number == "" {
-		if u.Scheme != "tcp" {
-			return Address{}, fmt.Errorf("%q has no port: write %s://%s:PORT", text, u.Scheme, host)
-		}
+	if (a.TLS.Cert == "") != (a.TLS.Key == "") {
+		return Address{}, fmt.Errorf("%q: a certificate needs its key: give both cert and key, or neither", text)
+	}
+	switch {
+	case number != "":
+	case u.Scheme == "tcp":
 		number = defaultModbusPort
+	case u.Scheme == "tcp+tls":
+		number = defaultTLSPort
+	default:
+		return Address{}, fmt.Errorf("%q has no port: write %s://%s:PORT", text, u.Scheme, host)
 	}
 	if n, err := strconv.Atoi(number); err != nil || n < 1 || n > 65535 {
 		return Address{}, fmt.Errorf("%q: port %s is not between 1 and 65535", text, number)
 	}
-	return Address{Scheme: u.Scheme, Host: net.JoinHostPort(host, number)}, nil
+	a.Host = net.JoinHostPort(host, number)
+	return a, nil
 }
 
 func parseSerial(u *url.URL, text string) (Address, error) {
-	if u.Host != "" || len(u.Path) < 2 {
-		return Address{}, fmt.Errorf("%q: write rtu:///dev/NAME, with three slashes", text)
-	}
 	a := Address{Scheme: u.Scheme, Path: u.Path, Mode: DefaultMode}
+	if u.Scheme == "ascii" {
+		a.Mode = defaultASCII
+	}
+	adapter, usb := strings.CutPrefix(u.Opaque, usbPrefix)
+	switch {
+	case usb:
+		var err error
+		if a.USB, err = parseUSB(adapter); err != nil {
+			return Address{}, fmt.Errorf("%q: %w", text, err)
+		}
+	case u.Opaque != "" || u.Host != "" || len(u.Path) < 2:
+		return Address{}, fmt.Errorf("%q: write %s:///dev/NAME, with three slashes, or %s:usb:VENDOR:PRODUCT", text, u.Scheme, u.Scheme)
+	}
 	keys := map[string]func(string) error{
 		"baud": func(v string) error { return number(v, 50, 4_000_000, &a.Mode.Baud) },
 		"data": func(v string) error { return number(v, 5, 8, &a.Mode.Data) },
@@ -119,19 +159,69 @@ func parseSerial(u *url.URL, text string) (Address, error) {
 			a.Mode.Parity = v
 			return nil
 		},
+		"rs485":        a.RS485.setMode,
+		"rs485_before": delay(&a.RS485.Before),
+		"rs485_after":  delay(&a.RS485.After),
 	}
-	if err := unknownKeys(u, keys); err != nil {
+	if usb {
+		keys["interface"] = func(v string) error { a.USB.one = true; return number(v, 0, 255, &a.USB.Interface) }
+	}
+	if err := readKeys(u, text, keys); err != nil {
 		return Address{}, err
 	}
-	for key, values := range u.Query() {
-		if len(values) != 1 {
-			return Address{}, fmt.Errorf("%q: %s is given twice", text, key)
-		}
-		if err := keys[key](values[0]); err != nil {
-			return Address{}, fmt.Errorf("%q: %s: %w", text, key, err)
-		}
+	if !a.RS485.On && a.RS485 != (RS485{}) {
+		return Address{}, fmt.Errorf("%q: rs485_before and rs485_after are for rs485=on", text)
+	}
+	if a.Scheme == "ascii" && a.Mode.Data < 7 {
+		return Address{}, fmt.Errorf("%q: ASCII needs 7 or 8 data bits", text)
+	}
+	if a.Scheme == "rtu" && a.Mode.Data < 8 {
+		return Address{}, fmt.Errorf("%q: RTU needs 8 data bits: %d lose a part of each byte", text, a.Mode.Data)
 	}
 	return a, nil
+}
+
+// readKeys reads the part of a url behind the question mark.
+func readKeys(u *url.URL, text string, keys map[string]func(string) error) error {
+	if err := unknownKeys(u, keys); err != nil {
+		return err
+	}
+	query := u.Query()
+	for _, key := range slices.Sorted(maps.Keys(query)) {
+		values := query[key]
+		if len(values) != 1 {
+			return fmt.Errorf("%q: %s is given twice", text, key)
+		}
+		if err := keys[key](values[0]); err != nil {
+			return fmt.Errorf("%q: %s: %w", text, key, err)
+		}
+	}
+	return nil
+}
+
+// file reads the name of a file.
+func file(to *string) func(string) error {
+	return func(v string) error {
+		if v == "" || strings.ContainsRune(v, 0) {
+			return fmt.Errorf("%q is no file name", v)
+		}
+		*to = v
+		return nil
+	}
+}
+
+// delay reads a time span.
+func delay(to *time.Duration) func(string) error {
+	return func(v string) error {
+		d, err := time.ParseDuration(v)
+		if err != nil || d < 0 || d > maxDelay {
+			return fmt.Errorf("%q is not a time from 0ms to %v, in whole milliseconds", v, maxDelay)
+		}
+		if *to = d.Truncate(time.Millisecond); *to != d {
+			return fmt.Errorf("%q: the line's driver counts whole milliseconds", v)
+		}
+		return nil
+	}
 }
 
 func number(text string, low, high int, to *int) error {
@@ -163,12 +253,15 @@ func unknownKeys(u *url.URL, known map[string]func(string) error) error {
 }
 
 // Serial reports whether the address is a serial line.
-func (a Address) Serial() bool { return a.Path != "" }
+func (a Address) Serial() bool { return a.Path != "" || a.USB != (USB{}) }
 
 // Key names the hardware: two buses of one key would talk at the same time on one line.
 func (a Address) Key() string {
-	if a.Serial() {
+	switch {
+	case a.Path != "":
 		return a.Path
+	case a.Serial():
+		return a.USB.String()
 	}
 	return a.Host
 }
@@ -176,15 +269,24 @@ func (a Address) Key() string {
 // String names the stream for messages.
 func (a Address) String() string {
 	if a.Serial() {
-		return a.Path + " " + a.Mode.String()
+		return a.Key() + " " + a.Mode.String()
 	}
 	return a.Host
 }
 
 // Open opens the stream.
 func (a Address) Open(ctx context.Context) (Port, error) {
-	if a.Serial() {
-		return openSerial(ctx, a.Path, a.Mode)
+	switch {
+	case a.USB != (USB{}):
+		path, err := system.find(a.USB)
+		if err != nil {
+			return nil, err
+		}
+		return openSerial(ctx, path, a.Mode, a.RS485)
+	case a.Serial():
+		return openSerial(ctx, a.Path, a.Mode, a.RS485)
+	case a.Scheme == "tcp+tls":
+		return dialTLS(ctx, a.Host, a.TLS)
 	}
 	return dial(ctx, a.Host)
 }

@@ -64,13 +64,21 @@ const (
 
 // dial connects to a TCP host.
 func dial(ctx context.Context, hostport string) (Port, error) {
+	c, err := connect(ctx, hostport)
+	if err != nil {
+		return nil, err
+	}
+	return FromConn(c), nil
+}
+
+func connect(ctx context.Context, hostport string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: keepIdle, Interval: keepInterval, Count: keepCount}}
 	c, err := d.DialContext(ctx, "tcp", hostport)
 	if err != nil {
 		return nil, dialError(hostport, err)
 	}
-	return FromConn(c), nil
+	return c, nil
 }
 
 // dialError adds what helps.

@@ -2,6 +2,7 @@ package port
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -19,6 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestParse(t *testing.T) {
+	usb := func(scheme string, u USB) Address { return Address{Scheme: scheme, USB: u, Mode: DefaultMode} }
 	line := func(path string, m Mode) Address { return Address{Scheme: "rtu", Path: path, Mode: m} }
 	for _, row := range []struct {
 		url  string
@@ -30,7 +32,32 @@ func TestParse(t *testing.T) {
 		{"tcp://[::1]:1502/", Address{Scheme: "tcp", Host: "[::1]:1502"}, ""},
 		{"rtuovertcp://moxa:4001", Address{Scheme: "rtuovertcp", Host: "moxa:4001"}, ""},
 		{"rtu:///dev/ttyS1", line("/dev/ttyS1", DefaultMode), ""},
-		{"rtu:///dev/ttyS1?baud=9600&data=7&parity=none&stop=2", line("/dev/ttyS1", Mode{9600, 7, "none", 2}), ""},
+		{"rtu:///dev/ttyS1?baud=9600&data=8&parity=none&stop=2", line("/dev/ttyS1", Mode{9600, 8, "none", 2}), ""},
+		{"rtu:///dev/ttyS1?data=7", Address{}, "RTU needs 8 data bits"},
+		{"ascii:///dev/ttyS1?baud=9600", Address{Scheme: "ascii", Path: "/dev/ttyS1", Mode: Mode{9600, 7, "even", 1}}, ""},
+		{"ascii:///dev/ttyS1?data=6", Address{}, "7 or 8 data bits"},
+		{"tcp+tls://10.0.0.5", Address{Scheme: "tcp+tls", Host: "10.0.0.5:802"}, ""},
+		{"tcp+tls://plc:1802?ca=/etc/ca.pem&cert=/c.pem&key=/k.pem", Address{Scheme: "tcp+tls", Host: "plc:1802", TLS: TLS{"/etc/ca.pem", "/c.pem", "/k.pem"}}, ""},
+		{"tcp+tls://plc?cert=/c.pem", Address{}, "give both cert and key"},
+		{"tcp+tls://plc?ca=", Address{}, "no file name"},
+		{"rtu:usb:0403:6001", usb("rtu", USB{Vendor: "0403", Product: "6001"}), ""},
+		{"ascii:usb:0403:6001", Address{Scheme: "ascii", USB: USB{Vendor: "0403", Product: "6001"}, Mode: Mode{19200, 7, "even", 1}}, ""},
+		{"rtu://usb:1A86:7523:AB%3A1?parity=none", Address{Scheme: "rtu", USB: USB{Vendor: "1a86", Product: "7523", Serial: "AB:1"}, Mode: Mode{19200, 8, "none", 1}}, ""},
+		{"rtu:///usb:0403:6011:FT1?interface=2", usb("rtu", USB{Vendor: "0403", Product: "6011", Serial: "FT1", Interface: 2, one: true}), ""},
+		{"rtu:usb:0403", Address{}, "usb:VENDOR:PRODUCT"},
+		{"rtu:usb:403:6001", Address{}, "four hexadecimal digits"},
+		{"rtu:usb:0403:6001:", Address{}, "serial number"},
+		{"rtu:usb:0403:6001?interface=x", Address{}, "interface"},
+		{"rtu:///dev/ttyS1?interface=1", Address{}, "key interface is not known"},
+		{"rtu:ttyS1", Address{}, "three slashes"},
+		{"rtu:///dev/ttyS1?rs485=on&rs485_before=1ms&rs485_after=2ms", Address{Scheme: "rtu", Path: "/dev/ttyS1", Mode: DefaultMode,
+			RS485: RS485{On: true, Before: time.Millisecond, After: 2 * time.Millisecond}}, ""},
+		{"rtu:///dev/ttyS1?rs485=inverted", Address{Scheme: "rtu", Path: "/dev/ttyS1", Mode: DefaultMode, RS485: RS485{On: true, Inverted: true}}, ""},
+		{"rtu:///dev/ttyS1?rs485=off", line("/dev/ttyS1", DefaultMode), ""},
+		{"rtu:///dev/ttyS1?rs485=yes", Address{}, "on, inverted, off"},
+		{"rtu:///dev/ttyS1?rs485_after=2ms", Address{}, "for rs485=on"},
+		{"rtu:///dev/ttyS1?rs485=on&rs485_after=2s", Address{}, "0ms to 100ms"},
+		{"rtu:///dev/ttyS1?rs485=on&rs485_after=1500us", Address{}, "whole milliseconds"},
 		{"rtu:///dev/serial/by-id/usb-FTDI-if00?parity=odd", line("/dev/serial/by-id/usb-FTDI-if00", Mode{19200, 8, "odd", 1}), ""},
 		{"10.0.0.5:502", Address{}, "not a url"},
 		{"/dev/ttyS1", Address{}, "no scheme"},
@@ -44,7 +71,7 @@ func TestParse(t *testing.T) {
 		{"rtuovertcp://h", Address{}, "no port"},
 		{"rtu://dev/ttyS1", Address{}, "three slashes"},
 		{"rtu:///", Address{}, "three slashes"},
-		{"rtu:///dev/ttyS1?speed=9600", Address{}, "key speed is not known: a rtu url takes baud, data, parity, stop"},
+		{"rtu:///dev/ttyS1?speed=9600", Address{}, "key speed is not known: a rtu url takes baud, data, parity, rs485, rs485_after, rs485_before, stop"},
 		{"rtu:///dev/ttyS1?baud=fast", Address{}, "baud"},
 		{"rtu:///dev/ttyS1?baud=9600&baud=19200", Address{}, "given twice"},
 		{"rtu:///dev/ttyS1?data=9", Address{}, "data"},
@@ -62,6 +89,8 @@ func TestParse(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("rtu:///dev/ttyS1?baud=9600&data=7&parity=none&stop=2")
 	f.Add("tcp://[::1]:502")
+	f.Add("tcp+tls://h?ca=/a&cert=/b&key=/c")
+	f.Add("rtu://usb:0403:6011:A%20B?interface=2&rs485=on&rs485_after=2ms")
 	f.Fuzz(func(t *testing.T, text string) {
 		a, err := Parse(text)
 		if err != nil {
@@ -105,6 +134,27 @@ func pair(t *testing.T, kind string) (Port, io.ReadWriteCloser) {
 			t.Fatal(err)
 		}
 		return p, c
+	case "tls":
+		a := newAuthority(t)
+		a.issue(t, "device", []string{"127.0.0.1"})
+		l := a.server(t, "device", false)
+		defer l.Close()
+		accepted := make(chan net.Conn, 1)
+		go func() {
+			c, err := l.Accept()
+			if err == nil {
+				err = c.(*tls.Conn).Handshake()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			accepted <- c
+		}()
+		p, err := Address{Scheme: "tcp+tls", Host: l.Addr().String(), TLS: TLS{CA: a.path("ca")}}.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p, <-accepted
 	}
 	master, path := newPTY(t)
 	p, err := Address{Scheme: "rtu", Path: path, Mode: DefaultMode}.Open(t.Context())
@@ -127,7 +177,7 @@ func newPTY(t *testing.T) (*os.File, string) {
 }
 
 func TestPorts(t *testing.T) {
-	for _, kind := range []string{"tcp", "pipe", "pty"} {
+	for _, kind := range []string{"tcp", "tls", "pipe", "pty"} {
 		t.Run(kind, func(t *testing.T) {
 			p, other := pair(t, kind)
 			defer other.Close()
@@ -228,7 +278,7 @@ func cpu() time.Duration {
 }
 
 func TestPeerThatGoes(t *testing.T) {
-	for _, kind := range []string{"tcp", "pipe", "pty"} {
+	for _, kind := range []string{"tcp", "tls", "pipe", "pty"} {
 		t.Run(kind, func(t *testing.T) {
 			p, other := pair(t, kind)
 			defer p.Close()

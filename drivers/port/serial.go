@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"go.bug.st/serial"
+	"golang.org/x/sys/unix"
 )
 
 var parities = map[string]serial.Parity{
@@ -36,7 +37,7 @@ type serialPort struct {
 	closed atomic.Bool
 }
 
-func openSerial(ctx context.Context, path string, mode Mode) (Port, error) {
+func openSerial(ctx context.Context, path string, mode Mode, direction RS485) (Port, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -49,6 +50,11 @@ func openSerial(ctx context.Context, path string, mode Mode) (Port, error) {
 	if err != nil {
 		file.Close()
 		return nil, openError(path, mode, err)
+	}
+	if err := direction.apply(file, path); err != nil {
+		p.Close()
+		file.Close()
+		return nil, err
 	}
 	alarm, err := NewAlarm()
 	if err != nil {
@@ -72,11 +78,56 @@ func lockDevice(path string) (*os.File, error) {
 	if err != nil {
 		return nil, openError(path, Mode{}, err)
 	}
-	if err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	// Others keep a line for themselves by flock, by TIOCEXCL, which stops everybody but root, or by a file of its name.
+	exclusive, err := unix.IoctlGetInt(fd, tiocgexcl)
+	if err == nil && exclusive != 0 || syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB) != nil || lockFile(lockDir, path) != 0 {
 		syscall.Close(fd)
 		return nil, openError(path, Mode{}, syscall.EBUSY)
 	}
 	return os.NewFile(uintptr(fd), path), nil
+}
+
+const (
+	tiocgexcl = 0x80045440 // of Linux: whether TIOCEXCL is in force
+	lockDir   = "/run/lock"
+)
+
+// lockFile is the process that keeps the line by a file as terminal programs have them (LCK..ttyS1), or 0. A file whose
+// process is gone keeps nothing.
+func lockFile(dir, path string) int {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "LCK.."+filepath.Base(path)))
+	if err != nil || strings.HasPrefix(path, "/dev/pts/") {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || pid <= 0 || pid == os.Getpid() || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return 0
+	}
+	return pid
+}
+
+// holder names a program that has the line open, as far as this one may know: " (minicom, process 4711)".
+func holder(path string) string {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return ""
+	}
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, link := range links {
+		if to, err := os.Readlink(link); err != nil || to != real {
+			continue
+		}
+		pid := strings.Split(link, "/")[2]
+		if pid == strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		name, _ := os.ReadFile("/proc/" + pid + "/comm")
+		return fmt.Sprintf(" (%s, process %s)", strings.TrimSpace(string(name)), pid)
+	}
+	return ""
 }
 
 // openError says what helps.
@@ -92,7 +143,7 @@ func openError(path string, mode Mode, err error) error {
 	case errors.Is(err, os.ErrPermission), code == serial.PermissionDenied:
 		return permissionError(path)
 	case errors.Is(err, syscall.EBUSY), code == serial.PortBusy:
-		return fmt.Errorf("serial line %s is in use by another program: stop it (fuser %s names it) or give each its own line", path, path)
+		return fmt.Errorf("serial line %s is in use by another program%s: stop it (fuser %s names it) or give each its own line", path, holder(path), path)
 	case code == serial.InvalidSpeed:
 		return fmt.Errorf("serial line %s cannot run at %d baud: choose a rate that its adapter supports", path, mode.Baud)
 	}
