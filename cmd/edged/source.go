@@ -87,7 +87,7 @@ func (g *gateway) Clients() dashboard.Clients {
 	c := dashboard.Clients{
 		Sessions: s.Sessions.Current, Subscriptions: e.Subscriptions, MonitoredItems: e.Items, Sent: e.Sent,
 		Discarded: []dashboard.Count{
-			{Kind: "overflow", N: e.Overflowed}, {Kind: "coalesced", N: e.Coalesced}, {Kind: "retransmission", N: e.Evicted},
+			{Kind: "overflow", N: e.Overflowed}, {Kind: "coalesced", N: e.Overwritten}, {Kind: "retransmission", N: e.Messages.EvictedIn},
 		},
 		Unaccounted: e.Unaccounted,
 		Latency: dashboard.Histogram{

@@ -260,15 +260,7 @@ func (s *Series) Value(v *wire.DataValue) {
 // cursor past them. lost is how many samples before those the head had passed beyond the queue, exactly.
 func (s *Series) Take(cursor *uint64, queue, max int, dst []tag.Sample) (_ []tag.Sample, lost uint64) {
 	s.mu.Lock()
-	fresh := s.head.Load() - *cursor
-	kept := uint64(min(queue, 1))
-	if s.log != nil {
-		kept = uint64(min(queue, s.log.count))
-	}
-	if fresh > kept {
-		lost = fresh - kept
-		fresh = kept
-	}
+	fresh, lost := s.kept(*cursor, queue)
 	n := min(int(fresh), max)
 	switch {
 	case n <= 0:
@@ -280,6 +272,30 @@ func (s *Series) Take(cursor *uint64, queue, max int, dst []tag.Sample) (_ []tag
 	s.mu.Unlock()
 	*cursor += lost + uint64(n)
 	return dst, lost
+}
+
+// Behind is what Take would find with that cursor and queue: how many samples wait, and how many are lost.
+func (s *Series) Behind(cursor uint64, queue int) (waiting, lost uint64) {
+	if s.head.Load() == cursor {
+		return 0, 0
+	}
+	s.mu.Lock()
+	waiting, lost = s.kept(cursor, queue)
+	s.mu.Unlock()
+	return waiting, lost
+}
+
+// kept splits what is new since cursor into what a reader with that queue gets, and what it lost. Call it with mu held.
+func (s *Series) kept(cursor uint64, queue int) (fresh, lost uint64) {
+	fresh = s.head.Load() - cursor
+	kept := uint64(min(queue, 1))
+	if s.log != nil {
+		kept = uint64(min(queue, s.log.count))
+	}
+	if fresh > kept {
+		return kept, fresh - kept
+	}
+	return fresh, 0
 }
 
 // copy appends n samples to dst, from the one that was appended back samples ago.

@@ -69,7 +69,9 @@ type Client struct {
 	rights  address.Rights
 	spare   [][]byte // buffers of messages that were acknowledged
 	answer  Response
-	closed  bool // the session has ended
+	closed  bool  // the session has ended
+	heard   int64 // when the last Publish request came
+	worries *worries
 }
 
 // maxResults is how many acknowledgement results a place in the queue keeps memory for.
@@ -91,6 +93,7 @@ func (c *Client) Publish(r Request, acks []Ack) {
 	now := c.engine.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.heard = now
 	w := c.enqueue(&r, now)
 	for _, a := range acks {
 		w.results = append(w.results, c.acknowledge(a))

@@ -257,7 +257,7 @@ func TestRepublish(t *testing.T) {
 		if _, code := republish(c, sub+1, 1); code != ua.StatusBadSubscriptionIDInvalid {
 			t.Fatalf("a foreign id: %v", code)
 		}
-		if st := r.engine.Stats(); st.Republished != 2 || st.Acknowledged != 1 || st.Held != 2 {
+		if st := r.engine.Stats(); st.Messages.Republished != 2 || st.Messages.Acknowledged != 1 || int(st.Messages.Held) != 2 {
 			t.Fatalf("%+v", st)
 		}
 	})
@@ -274,7 +274,7 @@ func TestRepublish(t *testing.T) {
 			time.Sleep(ms(10))
 		}
 		st := r.engine.Stats()
-		if st.Held != 20 || st.Evicted != 10_000-20 || st.HeldBytes > 20*512 {
+		if int(st.Messages.Held) != 20 || st.Messages.EvictedIn != 10_000-20 || st.HeldBytes > 20*512 {
 			t.Fatalf("%+v", st)
 		}
 		if _, code := republish(c, sub, 9981); code != ua.StatusGood {
@@ -324,7 +324,7 @@ func TestRepublish(t *testing.T) {
 		if got := c.take(); len(values(got...)) != 50 {
 			t.Fatalf("%d values", len(values(got...)))
 		}
-		if st := r.engine.Stats(); st.Held == 0 || st.Held > 10 || budget.Used() > 1000 || st.Messages != 50 {
+		if st := r.engine.Stats(); int(st.Messages.Held) == 0 || int(st.Messages.Held) > 10 || budget.Used() > 1000 || st.Messages.Sent != 50 {
 			t.Fatalf("%+v with %d bytes", st, budget.Used())
 		}
 	})

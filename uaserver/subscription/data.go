@@ -99,7 +99,7 @@ func (f *filler) plain(dst []byte, it *item, slot uint32) ([]byte, bool) {
 			}
 		}
 		it.cursor -= uint64(len(got) - n) // what did not fit is taken again
-		f.s.takenFrom(slot, uint64(n), lost, int(set.queue))
+		f.s.lost(slot, lost, int(set.queue))
 		if n > 0 {
 			f.change(it, got[0].At)
 		}
@@ -137,8 +137,10 @@ func (f *filler) own(dst []byte, it *item) ([]byte, bool) {
 			return dst, true
 		}
 		f.change(it, v.At)
+		o.Sent++
 		o.pop()
 	}
+	o.recent = 0
 	return dst, false
 }
 

@@ -95,14 +95,15 @@ func (e *Engine) Diagnostics(dst []Diagnostics) []Diagnostics {
 
 // diagnostics is called with the client's mu held.
 func (s *Subscription) diagnostics() Diagnostics {
+	n, m, _ := s.total()
 	d := Diagnostics{
 		ID: s.id, Priority: s.priority, Publishing: millis(s.interval), KeepAlive: s.every, Lifetime: s.life,
 		Notifications: s.asked, Enabled: s.enabled,
 		Modified: s.tally.modified, Enables: s.tally.enables, Disables: s.tally.disables,
-		RepublishRequests: s.tally.republishRequests, Republished: uint32(s.ledger.republished),
-		Publishes: s.tally.publishes, Sent: s.ledger.sent, Late: s.tally.late, KeptAlive: s.tally.keptAlive,
-		LifetimeLeft: s.lifetime, Held: len(s.held), Evicted: s.ledger.evicted, Items: s.live,
-		Overflowed: s.ledger.overflowed, Next: s.following(),
+		RepublishRequests: s.tally.republishRequests, Republished: uint32(m.Republished),
+		Publishes: s.tally.publishes, Sent: n.Sent, Late: s.tally.late, KeptAlive: s.tally.keptAlive,
+		LifetimeLeft: s.lifetime, Held: len(s.held), Evicted: m.Evicted, Items: s.live,
+		Overflowed: n.Overflowed, Next: s.following(),
 	}
 	if !s.client.closed {
 		d.Session = s.client.session

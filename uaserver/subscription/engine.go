@@ -39,6 +39,7 @@ type Config struct {
 	Subscriptions int           // of all clients, 1,000
 	Items         int           // MonitoredItems of all clients, 500,000
 	Queue         int           // longest queue of an item, 10,000
+	Raise         bool          // queues longer than one are made as long as the rate of their values needs
 	MinPublishing time.Duration // shortest publishing interval, 10 ms
 	MaxPublishing time.Duration // longest publishing and sampling interval, 1 h
 	MaxKeepAlive  time.Duration // longest time between keep-alives, 1 h
@@ -99,7 +100,8 @@ type Engine struct {
 	placed  int    // clients ever made, for the choice of a shard
 	created uint64 // Subscriptions ever made
 	closed  bool
-	retired ledger // of Subscriptions that are gone
+	moves   uint64 // how often a Subscription ended or went to another client
+	retired account
 }
 
 // New starts an Engine.
@@ -221,14 +223,6 @@ func (e *Engine) makeRoom() {
 	defer of.mu.Unlock()
 	first.step(onDelete, e.now())
 	of.rest()
-}
-
-// leave forgets a Subscription and keeps its ledger. It is called under the client's lock.
-func (e *Engine) leave(s *Subscription) {
-	e.mu.Lock()
-	delete(e.subs, s.id)
-	e.retired.add(&s.ledger)
-	e.mu.Unlock()
 }
 
 // forget drops a client that is closed and has no Subscription left.

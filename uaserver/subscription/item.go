@@ -80,7 +80,8 @@ type plan struct {
 	series    *address.Series // nil: polled
 	attribute ua.AttributeID
 	set       settings
-	queue     int // revised, not granted yet
+	asked     int // queue, revised
+	queue     int // asked, or raised; not granted yet
 	how       how
 	plain     bool // needs no queue of its own
 	part      address.Range
@@ -222,6 +223,9 @@ func (p *plan) shape(e *Engine, ms float64, publishing time.Duration, queue uint
 		p.how = walked
 		p.plain = p.set.band == 0 && p.set.trigger != triggerStatus && !p.set.newest && !ranged
 	}
+	if p.asked = p.queue; e.cfg.Raise && p.queue > 1 {
+		p.queue = e.raise(p, publishing)
+	}
 }
 
 // create makes an item of a plan.
@@ -243,7 +247,7 @@ func (s *Subscription) create(p *plan, r *ItemRequest, reads []address.ReadItem,
 	it.handle = r.Handle
 	it.flags = used | modes[r.Mode]
 	if p.plain {
-		p.queue = p.series.Reserve(p.queue)
+		p.queue = p.reserve(p.series)
 	}
 	ok := true
 	if p.plain {
@@ -263,6 +267,7 @@ func (s *Subscription) create(p *plan, r *ItemRequest, reads []address.ReadItem,
 	if p.series != nil {
 		s.watch(p.series.Block())
 	}
+	s.paths[slot].mark = s.arrivals(slot)
 	s.begin(slot, now)
 	if p.series == nil && it.flags&sampling != 0 {
 		o := s.owns[it.cursor]
@@ -293,12 +298,17 @@ func (s *Subscription) slot() (uint32, ua.StatusCode) {
 		return slot, ua.StatusGood
 	}
 	s.items = append(s.items, item{})
+	s.paths = append(s.paths, path{})
 	return uint32(len(s.items) - 1), ua.StatusGood
 }
 
 // vacate gives an item's place back. Its next item has another id.
 func (s *Subscription) vacate(slot uint32) {
 	s.items[slot] = item{turn: s.items[slot].turn + 1}
+	s.paths[slot] = path{}
+	if int(slot) < len(s.tolls) {
+		s.tolls[slot] = toll{}
+	}
 	s.free = append(s.free, slot)
 	s.live--
 	s.client.engine.items.Add(-1)
@@ -311,7 +321,7 @@ func (s *Subscription) createOwn(it *item, slot uint32, p *plan, text string) bo
 		return false
 	}
 	o.setRange(text, p.part)
-	p.set.queue = int32(o.reserve(p.queue))
+	p.set.queue = int32(p.reserveOwn(o))
 	var ok bool
 	if o.set, ok = s.settings.get(&p.set); !ok {
 		o.account.Give(o.charged)
@@ -392,13 +402,15 @@ func (s *Subscription) begin(slot uint32, now int64) {
 	if o != nil {
 		cursor, series = &o.cursor, o.series
 	}
-	s.ledger.origin -= *cursor
+	before := *cursor
 	*cursor = series.Head()
 	if it.flags&sampling != 0 && *cursor > 0 {
 		*cursor--
 		it.flags |= fresh
 	}
-	s.ledger.origin += *cursor
+	if o == nil {
+		s.paths[slot].origin += *cursor - before
+	}
 	switch {
 	case o == nil || it.flags&sampling == 0:
 	case o.how == walked:
@@ -441,32 +453,35 @@ func (s *Subscription) nodeOf(slot uint32) *address.Node {
 }
 
 // end drops what waits for an item, which stops sampling.
-func (s *Subscription) end(it *item) {
+func (s *Subscription) end(slot uint32) {
+	it := &s.items[slot]
 	it.flags &^= gapped
-	cursor, series := &it.cursor, it.series
 	if o := s.ownOf(it); o != nil {
-		o.clear(&s.ledger)
-		cursor, series = &o.cursor, o.series
-	}
-	if series == nil {
+		if o.how == walked {
+			s.walkOne(o)
+		}
+		o.clear()
 		return
 	}
-	n := series.Head() - *cursor
-	*cursor += n
-	s.ledger.passed += n
-	s.ledger.looked += n
-	s.ledger.queued += n
-	s.ledger.dropped += n
+	queue := int(s.settings.list[it.set].queue)
+	waiting, lost := it.series.Behind(it.cursor, queue)
+	it.cursor += waiting + lost
+	s.lost(slot, lost, queue)
+	if waiting > 0 {
+		s.toll(slot).disabled += waiting
+	}
 }
 
 // deleteItem deletes an item.
 func (s *Subscription) deleteItem(slot uint32) {
 	it := &s.items[slot]
-	if it.flags&sampling != 0 {
-		s.end(it)
+	o := s.ownOf(it)
+	if o != nil && o.how == walked && it.flags&sampling != 0 {
+		s.walkOne(o)
 	}
-	if o := s.ownOf(it); o != nil {
-		s.ledger.origin -= o.cursor
+	s.retire(slot)
+	if o != nil {
+		o.clear()
 		s.detach(o)
 		o.account.Give(o.charged)
 		s.client.engine.cfg.Account.Give(ownBytes)
@@ -474,10 +489,8 @@ func (s *Subscription) deleteItem(slot uint32) {
 		s.owns[it.cursor] = nil
 		s.freeOwns = append(s.freeOwns, uint32(it.cursor))
 	} else {
-		s.ledger.origin -= it.cursor
 		it.series.Release(int(s.settings.list[it.set].queue))
 	}
 	s.settings.put(it.set)
-	delete(s.losses, slot)
 	s.vacate(slot)
 }

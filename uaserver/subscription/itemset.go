@@ -26,7 +26,7 @@ func (s *Subscription) setMode(slot uint32, mode ua.MonitoringMode, now int64) {
 	it := &s.items[slot]
 	was := it.flags
 	if mode == ua.MonitoringModeDisabled && was&sampling != 0 {
-		s.end(it)
+		s.end(slot)
 	}
 	it.flags = it.flags&^(sampling|reporting) | modes[mode]
 	s.stale()
@@ -133,7 +133,7 @@ func (s *Subscription) modify(slot uint32, times uint8, r *ModifyRequest, now in
 // modifyPlain changes an item that needs no queue of its own. What the shorter of the old and the new queue does not
 // hold is lost now; the next message marks it.
 func (s *Subscription) modifyPlain(it *item, slot uint32, p *plan) bool {
-	granted := it.series.Reserve(p.queue)
+	granted := p.reserve(it.series)
 	p.set.queue = int32(granted)
 	set, ok := s.settings.get(&p.set)
 	if !ok {
@@ -144,7 +144,7 @@ func (s *Subscription) modifyPlain(it *item, slot uint32, p *plan) bool {
 	keep := min(old, granted)
 	if n := it.series.Head() - it.cursor; it.flags&sampling != 0 && n > uint64(keep) {
 		it.cursor += n - uint64(keep)
-		s.takenFrom(slot, 0, n-uint64(keep), keep)
+		s.lost(slot, n-uint64(keep), keep)
 		if keep > 1 {
 			it.flags |= gapped
 		}
@@ -161,6 +161,7 @@ func (s *Subscription) modifyPlain(it *item, slot uint32, p *plan) bool {
 // modifyToOwn gives an item a queue of its own, with what its cursor has not passed yet.
 func (s *Subscription) modifyToOwn(it *item, slot uint32, p *plan) bool {
 	series, cursor, before := it.series, it.cursor, it.set
+	past := s.passed(slot)
 	old := int(s.settings.list[before].queue)
 	var buf [64]tag.Sample
 	if !s.createOwn(it, slot, p, "") {
@@ -168,13 +169,19 @@ func (s *Subscription) modifyToOwn(it *item, slot uint32, p *plan) bool {
 	}
 	o := s.owns[it.cursor]
 	o.cursor, o.gap = cursor, it.flags&gapped != 0
+	o.Counts, s.paths[slot] = past, path{mark: uint32(past.Queued), rate: s.paths[slot].rate}
+	if int(slot) < len(s.tolls) {
+		s.tolls[slot] = toll{evicted: s.tolls[slot].evicted}
+	}
 	it.flags &^= gapped
 	it.series = nil
 	if it.flags&sampling != 0 {
 		set := &s.settings.list[o.set]
 		for series.Head() != o.cursor { // no filter was in force: all of it is queued
 			got, lost := series.Take(&o.cursor, old, len(buf), buf[:0])
-			s.takenFrom(slot, uint64(len(got)), lost, old)
+			o.New += uint64(len(got)) + lost
+			o.Queued += uint64(len(got)) + lost
+			s.lostOf(o, lost, old)
 			o.gap = o.gap || lost > 0 && old > 1
 			for i := range got {
 				v := entry{got[i], got[i].At}
@@ -182,7 +189,7 @@ func (s *Subscription) modifyToOwn(it *item, slot uint32, p *plan) bool {
 					v.Status |= overflow
 				}
 				o.gap = false
-				o.push(v, set, &s.ledger)
+				o.push(v, set)
 			}
 		}
 	}
@@ -203,6 +210,7 @@ func (s *Subscription) hasten(now int64) {
 		if p.shape(s.client.engine, millis(set.sampling), s.interval, uint32(set.queue), true, false); p.how != sampled {
 			continue
 		}
+		p.queue = p.asked // what was promised stays
 		if s.modifyToOwn(it, uint32(slot), &p) {
 			o := s.owns[it.cursor]
 			o.due = now + int64(set.sampling)
@@ -216,7 +224,7 @@ func (s *Subscription) modifyOwn(it *item, o *own, p *plan) bool {
 	if o.how == walked && it.flags&sampling != 0 {
 		s.walkOne(o) // what has passed is judged by the settings under which it did
 	}
-	p.set.queue = int32(o.reserve(p.queue))
+	p.set.queue = int32(p.reserveOwn(o))
 	set, ok := s.settings.get(&p.set)
 	if !ok {
 		o.reserve(int(s.settings.list[o.set].queue))
@@ -229,20 +237,30 @@ func (s *Subscription) modifyOwn(it *item, o *own, p *plan) bool {
 		o.how = p.how
 		s.attach(o)
 	}
-	o.shorten(&s.settings.list[set], &s.ledger)
+	o.shorten(&s.settings.list[set])
 	return true
 }
 
-// takenFrom counts samples that an item took from its Series, and what it lost.
-func (s *Subscription) takenFrom(slot uint32, taken, lost uint64, queue int) {
-	l := &s.ledger
-	l.passed += taken + lost
-	l.looked += taken + lost
-	l.queued += taken + lost
-	if lost > 0 {
-		l.lose(lost, queue)
-		s.noteLoss(slot, lost, queue)
+// lost counts what a plain item lost.
+func (s *Subscription) lost(slot uint32, lost uint64, queue int) {
+	if lost == 0 {
+		return
 	}
+	if t := s.toll(slot); queue > 1 {
+		t.overflowed += lost
+	} else {
+		t.overwritten += lost
+	}
+	s.noteLoss(slot, lost, lost+uint64(queue), queue)
+}
+
+// lostOf counts what passed unseen by an item with a queue of its own.
+func (s *Subscription) lostOf(o *own, lost uint64, queue int) {
+	if lost == 0 {
+		return
+	}
+	o.lose(lost, queue)
+	s.noteLossOf(o, lost, queue)
 }
 
 // available reports whether any item has something to report (NotificationsAvailable). While no block of Series moved

@@ -1,276 +1,314 @@
 package subscription
 
 import (
-	"fmt"
-	"sync/atomic"
-	"time"
+	"encoding/binary"
 
-	"edged/drivers/tag"
-	"edged/uaserver/address"
+	"edged/uaserver/wire"
 )
 
-// ledger is what happened to the samples and messages of a Subscription. Its identities:
+// Counts is what happened to the samples of one item, or of many. Its identities, exact whenever they are read:
 //
-//	looked  = filtered + sampledOut + queued
-//	queued  = sent + overflowed + coalesced + dropped + what waits in items' own queues
-//	passed  = the cursors' sum - origin
-//	messages = acknowledged + evicted + abandoned + what is held
-type ledger struct {
-	origin uint64 // sum of the cursors where items began, less where they ended; wraps
-	passed uint64 // samples of Series that cursors went past
-
-	looked     uint64 // samples seen: passed ones and readings
-	filtered   uint64 // no change, as the item's filter sees it
-	sampledOut uint64 // passed between two samplings
-	queued     uint64 // for delivery
-	sent       uint64
-	overflowed uint64 // lost to a queue longer than one
-	coalesced  uint64 // lost to a queue of one
-	dropped    uint64 // went with their item, or with Disabled
-
-	messages             uint64
-	acknowledged         uint64
-	evicted              uint64 // before they were acknowledged
-	evictedNotifications uint64
-	abandoned            uint64 // went with their Subscription
-	republished          uint64
+//	New    = Unchanged + Filtered + SampledOut + Queued
+//	Queued = Overwritten + Overflowed + Disabled + Deleted + Expired + Sent + Waiting
+//	Sent   = acknowledged + evicted + abandoned + held (Messages)
+//
+// What waits in a Series longer than the queue is counted as lost at once, not when the queue is emptied.
+type Counts struct {
+	New         uint64 // changes of a Series and readings, initial values too, as the item's sampling saw them
+	Unchanged   uint64 // readings equal to the one before
+	Filtered    uint64 // changes that the item's filter does not let through
+	SampledOut  uint64 // passed between two samplings
+	Queued      uint64 // for delivery
+	Overwritten uint64 // lost to a newer one in a queue of one, which has no Overflow bit
+	Overflowed  uint64 // lost to a queue longer than one
+	Disabled    uint64 // went when their item was disabled
+	Deleted     uint64 // went with their item or Subscription, which the client deleted
+	Expired     uint64 // went with a Subscription whose lifetime ended
+	Sent        uint64 // in messages; a message that is republished counts once
+	Waiting     uint64
 }
 
-// lose counts n samples that a queue of that size did not hold.
-func (l *ledger) lose(n uint64, queue int) {
+// Lost is what queues did not hold.
+func (n *Counts) Lost() uint64 { return n.Overwritten + n.Overflowed }
+
+// lose counts samples that a queue of that size did not hold.
+func (n *Counts) lose(lost uint64, queue int) {
 	if queue > 1 {
-		l.overflowed += n
+		n.Overflowed += lost
 	} else {
-		l.coalesced += n
+		n.Overwritten += lost
 	}
 }
 
-func (l *ledger) add(m *ledger) {
-	l.origin += m.origin
-	l.passed += m.passed
-	l.looked += m.looked
-	l.filtered += m.filtered
-	l.sampledOut += m.sampledOut
-	l.queued += m.queued
-	l.sent += m.sent
-	l.overflowed += m.overflowed
-	l.coalesced += m.coalesced
-	l.dropped += m.dropped
-	l.messages += m.messages
-	l.acknowledged += m.acknowledged
-	l.evicted += m.evicted
-	l.evictedNotifications += m.evictedNotifications
-	l.abandoned += m.abandoned
-	l.republished += m.republished
+func (n *Counts) add(m *Counts) {
+	n.New += m.New
+	n.Unchanged += m.Unchanged
+	n.Filtered += m.Filtered
+	n.SampledOut += m.SampledOut
+	n.Queued += m.Queued
+	n.Overwritten += m.Overwritten
+	n.Overflowed += m.Overflowed
+	n.Disabled += m.Disabled
+	n.Deleted += m.Deleted
+	n.Expired += m.Expired
+	n.Sent += m.Sent
+	n.Waiting += m.Waiting
 }
 
-// balance is how far the identities are from zero, added up. cursors, waiting and held are those of the living.
-func (l *ledger) balance(cursors, waiting, held uint64) uint64 {
-	return distance(l.looked, l.filtered+l.sampledOut+l.queued) +
-		distance(l.queued, l.sent+l.overflowed+l.coalesced+l.dropped+waiting) +
-		distance(l.passed, cursors-l.origin) +
-		distance(l.messages, l.acknowledged+l.evicted+l.abandoned+held)
+// Unaccounted is how far the identities within are from zero, added up.
+func (n *Counts) Unaccounted() uint64 {
+	return distance(n.New, n.Unchanged+n.Filtered+n.SampledOut+n.Queued) +
+		distance(n.Queued, n.Overwritten+n.Overflowed+n.Disabled+n.Deleted+n.Expired+n.Sent+n.Waiting)
+}
+
+// Messages is what happened to the NotificationMessages of Subscriptions, and to the notifications in them.
+type Messages struct {
+	Sent, Acknowledged, Evicted, Abandoned, Held uint64
+
+	SentIn, AcknowledgedIn, EvictedIn, AbandonedIn, HeldIn uint64 // notifications
+
+	Republished uint64 // messages, again
+}
+
+func (m *Messages) add(x *Messages) {
+	m.Sent += x.Sent
+	m.Acknowledged += x.Acknowledged
+	m.Evicted += x.Evicted
+	m.Abandoned += x.Abandoned
+	m.Held += x.Held
+	m.SentIn += x.SentIn
+	m.AcknowledgedIn += x.AcknowledgedIn
+	m.EvictedIn += x.EvictedIn
+	m.AbandonedIn += x.AbandonedIn
+	m.HeldIn += x.HeldIn
+	m.Republished += x.Republished
+}
+
+// Unaccounted is how far the identities are from zero, added up.
+func (m *Messages) Unaccounted() uint64 {
+	return distance(m.Sent, m.Acknowledged+m.Evicted+m.Abandoned+m.Held) +
+		distance(m.SentIn, m.AcknowledgedIn+m.EvictedIn+m.AbandonedIn+m.HeldIn)
 }
 
 func distance(a, b uint64) uint64 { return max(a, b) - min(a, b) }
 
-// balance adds up a Subscription's side of the identities.
-func (s *Subscription) balance() uint64 {
-	var cursors, waiting uint64
-	for i := range s.items {
-		if it := &s.items[i]; it.flags&used != 0 && it.flags&owned == 0 {
-			cursors += it.cursor
-		}
-	}
-	for _, o := range s.owns {
-		if o != nil {
-			cursors += o.cursor
-			waiting += uint64(o.count)
-		}
-	}
-	return s.ledger.balance(cursors, waiting, uint64(len(s.held)))
+// ledger is a Subscription's, but for what is in its items: a plain item's counts follow from its cursor and its toll, and
+// an item with a queue of its own has its own.
+type ledger struct {
+	gone     Counts // of items that are gone
+	messages Messages
 }
 
-// Stats is what an Engine counts, for metrics and diagnostics. Counters only grow.
+// path is what an item's counts and its need are told by. It is apart from the item, for who publishes never looks at it.
+type path struct {
+	origin uint64  // cursor of a plain item at its first sample, as if it had never been disabled
+	mark   uint32  // lower bits of arrivals when the rate was measured last
+	rate   float32 // arrivals a second
+}
+
+// toll is what a plain item lost, and what of any item was evicted. There are none in a Subscription that never lost
+// anything.
+type toll struct {
+	overwritten, overflowed uint64
+	disabled                uint64
+	evicted                 uint64 // notifications in messages that were given up before they were acknowledged
+}
+
+// toll is the item's, to count in.
+func (s *Subscription) toll(slot uint32) *toll {
+	if int(slot) >= len(s.tolls) {
+		s.tolls = append(s.tolls, make([]toll, len(s.items)-len(s.tolls))...)
+	}
+	return &s.tolls[slot]
+}
+
+// counts are those of one item. What items that look at each sample have not walked yet is not among them.
+func (s *Subscription) counts(slot uint32) (n Counts) {
+	it := &s.items[slot]
+	if o := s.ownOf(it); o != nil {
+		n = o.Counts
+		n.Waiting = uint64(o.count)
+		return n
+	}
+	n = s.passed(slot)
+	if it.flags&sampling != 0 {
+		queue := int(s.settings.list[it.set].queue)
+		waiting, lost := it.series.Behind(it.cursor, queue)
+		n.Waiting = waiting
+		n.lose(lost, queue)
+		n.New += waiting + lost
+		n.Queued += waiting + lost
+	}
+	return n
+}
+
+// passed are the counts of what the cursor of a plain item went past.
+func (s *Subscription) passed(slot uint32) (n Counts) {
+	n.New = s.items[slot].cursor - s.paths[slot].origin
+	n.Queued = n.New
+	if int(slot) < len(s.tolls) {
+		t := &s.tolls[slot]
+		n.Overwritten, n.Overflowed, n.Disabled = t.overwritten, t.overflowed, t.disabled
+	}
+	n.Sent = n.Queued - n.Lost() - n.Disabled
+	return n
+}
+
+// total adds up a Subscription, and tells how far its identities are from zero.
+func (s *Subscription) total() (n Counts, m Messages, off uint64) {
+	s.walk()
+	n = s.ledger.gone
+	for slot := range s.items {
+		if s.items[slot].flags&used != 0 {
+			c := s.counts(uint32(slot))
+			off += c.Unaccounted()
+			n.add(&c)
+		}
+	}
+	m = s.ledger.messages
+	m.Held = uint64(len(s.held))
+	for i := range s.held {
+		m.HeldIn += uint64(s.held[i].notifications)
+	}
+	return n, m, off + s.ledger.gone.Unaccounted() + m.Unaccounted() + distance(n.Sent, m.SentIn)
+}
+
+// retire moves the counts of an item that goes into those of the items that are gone.
+func (s *Subscription) retire(slot uint32) {
+	n := s.counts(slot)
+	if s.expired {
+		n.Expired += n.Waiting
+	} else {
+		n.Deleted += n.Waiting
+	}
+	n.Waiting = 0
+	s.ledger.gone.add(&n)
+}
+
+// evictedFrom notes on the items that a message is of that it was given up. They are found by their handles, in the order
+// in which they were sent; what belongs to items that are gone is nobody's.
+func (s *Subscription) evictedFrom(message []byte) {
+	slot, looks := 0, 2*len(s.items)
+	eachHandle(message, func(handle uint32) bool {
+		for ; looks > 0; looks-- {
+			if it := &s.items[slot]; it.flags&used != 0 && it.handle == handle {
+				s.toll(uint32(slot)).evicted++
+				return true
+			}
+			if slot++; slot == len(s.items) {
+				slot = 0
+			}
+		}
+		return false
+	})
+}
+
+// eachHandle calls each with the client handles of a message that fill made, until that returns false.
+func eachHandle(message []byte, each func(handle uint32) bool) {
+	const body = 4 + 8 + 4 + 4 + 1 + 4 // sequence number, time, one ExtensionObject: id, encoding, length (Part 4, 7.26)
+	if len(message) < body+4 {
+		return
+	}
+	n := binary.LittleEndian.Uint32(message[body:])
+	r := wire.NewReader(message[body+4:])
+	for ; n > 0 && r.Err() == nil; n-- {
+		handle := r.Uint32()
+		r.SkipBuiltin(dataValue)
+		if r.Err() != nil || !each(handle) {
+			return
+		}
+	}
+}
+
+// dataValue is the built-in type's number (Part 6, 5.1.2).
+const dataValue = 23
+
+// account is what an Engine counts of Subscriptions that are gone.
+type account struct {
+	counts   Counts
+	messages Messages
+}
+
+// Stats is what an Engine counts, for metrics and diagnostics. Counters only grow, but for what waits or is held.
 type Stats struct {
 	Subscriptions int
 	Items         int
-	Sent          uint64 // notifications
-	Overflowed    uint64 // notifications lost to queues longer than one
-	Coalesced     uint64 // notifications lost to queues of one
-	Evicted       uint64 // notifications in messages that were given up before they were acknowledged
-	Unaccounted   uint64 // how far the ledger is from zero; anything but 0 is a bug
-	Messages      uint64
-	Acknowledged  uint64
-	Republished   uint64
-	Held          int // messages kept for Republish
-	HeldBytes     int // and their buffers
-	Requests      int // Publish requests that wait
-	Latency       Histogram
+	Counts
+	Messages    Messages
+	Unaccounted uint64 // how far the ledger is from zero; anything but 0 is a bug
+	HeldBytes   int    // buffers of the messages that are kept for Republish
+	Requests    int    // Publish requests that wait
+	Latency     Histogram
 }
 
-// Stats adds up all clients. It takes each client's lock in turn.
-func (e *Engine) Stats() Stats {
+// everyClient calls do with each client, under its lock.
+func (e *Engine) everyClient(do func(c *Client)) {
 	e.mu.Lock()
-	all := e.retired
 	clients := make([]*Client, 0, len(e.clients))
 	for c := range e.clients {
 		clients = append(clients, c)
 	}
-	st := Stats{Subscriptions: len(e.subs), Items: int(e.items.Load())}
 	e.mu.Unlock()
-	st.Unaccounted = all.balance(0, 0, 0)
 	for _, c := range clients {
 		c.mu.Lock()
-		st.Requests += c.queued
-		for _, s := range c.subs {
-			all.add(&s.ledger)
-			st.Unaccounted += s.balance()
-			st.Held += len(s.held)
-			for i := range s.held {
-				st.HeldBytes += s.held[i].charged
-			}
-		}
+		do(c)
 		c.mu.Unlock()
 	}
-	st.Sent, st.Overflowed, st.Coalesced, st.Evicted = all.sent, all.overflowed, all.coalesced, all.evictedNotifications
-	st.Messages, st.Acknowledged, st.Republished = all.messages, all.acknowledged, all.republished
+}
+
+// Stats adds up all clients. It takes each client's lock in turn, and looks at each item.
+func (e *Engine) Stats() (st Stats) {
+	e.steady(func() {
+		st = Stats{}
+		e.everyClient(func(c *Client) {
+			st.Requests += c.queued
+			for _, s := range c.subs {
+				n, m, off := s.total()
+				st.Counts.add(&n)
+				st.Messages.add(&m)
+				st.Unaccounted += off
+				for i := range s.held {
+					st.HeldBytes += s.held[i].charged
+				}
+			}
+		})
+		e.mu.Lock()
+		st.Subscriptions, st.Items = len(e.subs), int(e.items.Load())
+		gone := e.retired
+		e.mu.Unlock()
+		st.Counts.add(&gone.counts)
+		st.Messages.add(&gone.messages)
+		st.Unaccounted += gone.counts.Unaccounted() + gone.messages.Unaccounted()
+	})
 	for _, sh := range e.shards {
 		sh.latency.addTo(&st.Latency)
 	}
 	return st
 }
 
-// LatencyBounds are the upper bounds of a Histogram's buckets in seconds; one more bucket has what is above.
-var LatencyBounds = [...]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
-
-// Histogram is the time from the oldest change in a message to its sending, a count a bucket, not cumulative.
-type Histogram struct {
-	Buckets [len(LatencyBounds) + 1]uint64
-	Sum     time.Duration
-}
-
-// latency counts a shard's messages.
-type latency struct {
-	buckets [len(LatencyBounds) + 1]atomic.Uint64
-	sum     atomic.Int64
-}
-
-// observe counts one message whose oldest change was at that time; 0: it had none.
-func (l *latency) observe(change, sent tag.Time) {
-	if change == 0 {
-		return
-	}
-	d := max(0, sent.Sub(change))
-	i := 0
-	for i < len(LatencyBounds) && d.Seconds() > LatencyBounds[i] {
-		i++
-	}
-	l.buckets[i].Add(1)
-	l.sum.Add(int64(d))
-}
-
-func (l *latency) addTo(h *Histogram) {
-	for i := range l.buckets {
-		h.Buckets[i] += l.buckets[i].Load()
-	}
-	h.Sum += time.Duration(l.sum.Load())
-}
-
-// loss is what an item lost since it was told.
-type loss struct {
-	lost   uint64
-	recent uint64 // of it since the last tick
-	queue  int    // that did not hold it
-	need   uint64 // queue size that would have held the worst interval
-	told   int64  // when; 0: never
-}
-
-// Losses are told at most once a minute an item, and no more than these lines a minute and shard.
-const (
-	tellEvery = int64(time.Minute)
-	tellLines = 20
-)
-
-// lossLine is one line to log.
-type lossLine struct {
-	client   string
-	node     *address.Node
-	lost     uint64
-	queue    int
-	need     uint64
-	interval time.Duration
-}
-
-// talk bounds a shard's lines.
-type talk struct {
-	since  int64
-	lines  int
-	silent int // items that were not told
-}
-
-// noteLoss remembers what an item lost for the log. A queue of one is meant to be overwritten: it is counted only.
-func (s *Subscription) noteLoss(slot uint32, lost uint64, queue int) {
-	if queue <= 1 {
-		return
-	}
-	if s.losses == nil {
-		s.losses = make(map[uint32]*loss)
-	}
-	l := s.losses[slot]
-	if l == nil {
-		l = new(loss)
-		s.losses[slot] = l
-	}
-	l.lost += lost
-	l.recent += lost
-	l.queue = queue
-}
-
-// reportLosses hands what was lost to the log, at most once a minute an item. It runs in the shard's goroutine.
-func (s *Subscription) reportLosses(now int64) {
-	for slot, l := range s.losses {
-		if l.recent > 0 {
-			l.need = max(l.need, l.recent+uint64(l.queue))
-			l.recent = 0
+// steady has read add up all Subscriptions, again if one of them ended or moved meanwhile, and so was counted twice or not
+// at all. It gives up where they never stop ending.
+func (e *Engine) steady(read func()) {
+	for range 5 {
+		e.mu.Lock()
+		before := e.moves
+		e.mu.Unlock()
+		read()
+		e.mu.Lock()
+		same := e.moves == before
+		e.mu.Unlock()
+		if same {
+			return
 		}
-		switch {
-		case l.told != 0 && now-l.told < tellEvery:
-			continue
-		case l.lost == 0:
-			delete(s.losses, slot)
-			continue
-		}
-		s.client.shard.lines = append(s.client.shard.lines, lossLine{s.client.name, s.nodeOf(slot), l.lost, l.queue,
-			l.need, s.interval})
-		*l = loss{told: max(now, 1)}
 	}
 }
 
-// speak writes the lines. No lock is held.
-func (sh *shard) speak(now int64) {
-	t := &sh.talk
-	log := sh.engine.cfg.Log
-	if now-t.since >= tellEvery {
-		if t.silent > 0 {
-			log.Warn("notifications lost on more items", "items", t.silent)
-		}
-		*t = talk{since: now}
-	}
-	for i := range sh.lines {
-		l := &sh.lines[i]
-		if t.lines == tellLines {
-			t.silent += len(sh.lines) - i
-			break
-		}
-		t.lines++
-		name := "?"
-		if l.node != nil {
-			name = l.node.ID.String()
-		}
-		log.Warn("notifications lost: the queue is too short", "client", l.client, "node", name, "lost", l.lost,
-			"queue", l.queue, "publishing", l.interval, "advice", fmt.Sprintf("a queue size of %d would have held them", l.need))
-	}
-	clear(sh.lines)
-	sh.lines = sh.lines[:0]
+// leave forgets a Subscription and keeps its ledger. It is called under the client's lock.
+func (e *Engine) leave(s *Subscription) {
+	e.mu.Lock()
+	delete(e.subs, s.id)
+	e.moves++
+	e.retired.counts.add(&s.ledger.gone)
+	e.retired.messages.add(&s.ledger.messages)
+	e.mu.Unlock()
 }

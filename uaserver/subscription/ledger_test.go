@@ -1,11 +1,8 @@
 package subscription
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,73 +11,6 @@ import (
 
 	"edged/drivers/tag"
 )
-
-func TestLossIsTold(t *testing.T) {
-	bubble(t, "one line an item a minute, with advice", func(t *testing.T) {
-		var out bytes.Buffer
-		r := newRig(t, Config{Log: slog.New(slog.NewTextHandler(&out, nil)), Shards: 1})
-		v, w := r.variable(0), r.variable(0)
-		c := r.client()
-		c.SetName("scada-2")
-		sub := c.subscribe(Parameters{Publishing: 1000, Lifetime: 10_000})
-		c.monitor(sub, plainItem(v, 3), plainItem(w, 1))
-		c.publish(100)
-		time.Sleep(ms(50))  // no change at a tick
-		for i := range 95 { // 5 changes a second
-			if i == 90 {
-				time.Sleep(20 * time.Second) // the minute is over, and a quiet time
-			}
-			for range 5 {
-				v.set(int64(i))
-				w.set(int64(i))
-				time.Sleep(ms(150))
-			}
-			time.Sleep(ms(250))
-		}
-		sleep(2 * time.Second)
-		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		if len(lines) != 2 {
-			t.Fatalf("%d lines in two minutes:\n%s", len(lines), out.String())
-		}
-		for i, lost := range []string{"lost=2 ", "lost=120 "} { // the first interval, then the sixty after it
-			for _, want := range []string{"scada-2", v.node.ID.String(), lost, "queue=3", "queue size of 5"} {
-				if !strings.Contains(lines[i], want) {
-					t.Errorf("%q is missing in %s", want, lines[i])
-				}
-			}
-		}
-		st := r.engine.Stats()
-		if st.Overflowed == 0 || st.Coalesced == 0 {
-			t.Fatalf("%+v", st)
-		}
-	})
-	bubble(t, "H5 many items do not flood the log", func(t *testing.T) {
-		var out bytes.Buffer
-		r := newRig(t, Config{Log: slog.New(slog.NewTextHandler(&out, nil)), Shards: 1})
-		v := r.variable(0)
-		c := r.client()
-		sub := c.subscribe(Parameters{Lifetime: 100_000})
-		var reqs []ItemRequest
-		for range 500 {
-			reqs = append(reqs, plainItem(v, 2))
-		}
-		c.monitor(sub, reqs...)
-		c.publish(100)
-		for i := range 90 {
-			v.set(1, 2, 3, int64(i))
-			sleep(time.Second)
-			c.publish(len(c.take()))
-		}
-		v.set(1, 2, 3)
-		sleep(time.Second)
-		if n := strings.Count(out.String(), "\n"); n < 20 || n > 45 {
-			t.Fatalf("%d lines in 90 s", n)
-		}
-		if !strings.Contains(out.String(), "more items") {
-			t.Fatal("the silent ones are not counted")
-		}
-	})
-}
 
 func TestStats(t *testing.T) {
 	bubble(t, "counts and latency", func(t *testing.T) {
@@ -100,7 +30,7 @@ func TestStats(t *testing.T) {
 			t.Fatalf("%d, %d, %d", n, created, intervals)
 		}
 		st := r.engine.Stats()
-		if st.Sent != 3 || st.Messages != 2 || st.Items != 1 || st.Held != 2 || st.Latency.Sum != ms(40) {
+		if st.Sent != 3 || st.Messages.Sent != 2 || st.Items != 1 || int(st.Messages.Held) != 2 || st.Latency.Sum != ms(40) {
 			t.Fatalf("%+v", st)
 		}
 		if st.Latency.Buckets[5] != 1 { // up to 50 ms
@@ -108,16 +38,22 @@ func TestStats(t *testing.T) {
 		}
 	})
 	t.Run("the identities tell a slip", func(t *testing.T) {
-		good := ledger{looked: 9, filtered: 1, sampledOut: 1, queued: 7, sent: 3, overflowed: 1, coalesced: 1, dropped: 1,
-			passed: 9, messages: 4, acknowledged: 1, evicted: 1, abandoned: 1}
-		if n := good.balance(9, 1, 1); n != 0 {
+		good := Counts{New: 19, Unchanged: 2, Filtered: 1, SampledOut: 1, Queued: 15, Overwritten: 1, Overflowed: 2, Disabled: 1,
+			Deleted: 1, Expired: 1, Sent: 6, Waiting: 3}
+		kept := Messages{Sent: 4, Acknowledged: 1, Evicted: 1, Abandoned: 1, Held: 1,
+			SentIn: 14, AcknowledgedIn: 5, EvictedIn: 4, AbandonedIn: 3, HeldIn: 2}
+		if n := good.Unaccounted() + kept.Unaccounted(); n != 0 {
 			t.Fatalf("off by %d", n)
 		}
-		for i, slip := range []func(l *ledger){func(l *ledger) { l.sent++ }, func(l *ledger) { l.looked++ },
-			func(l *ledger) { l.passed-- }, func(l *ledger) { l.evicted++ }} {
-			l := good
-			if slip(&l); l.balance(9, 1, 1) != 1 {
-				t.Errorf("slip %d is off by %d", i, l.balance(9, 1, 1))
+		for i, slip := range []func(n *Counts, m *Messages){
+			func(n *Counts, _ *Messages) { n.New++ }, func(n *Counts, _ *Messages) { n.Unchanged-- },
+			func(n *Counts, _ *Messages) { n.Sent++ }, func(n *Counts, _ *Messages) { n.Waiting-- },
+			func(n *Counts, _ *Messages) { n.Expired++ }, func(_ *Counts, m *Messages) { m.Evicted++ },
+			func(_ *Counts, m *Messages) { m.HeldIn-- }, func(_ *Counts, m *Messages) { m.AcknowledgedIn++ },
+		} {
+			n, m := good, kept
+			if slip(&n, &m); n.Unaccounted()+m.Unaccounted() != 1 {
+				t.Errorf("slip %d is off by %d", i, n.Unaccounted()+m.Unaccounted())
 			}
 		}
 	})

@@ -14,7 +14,7 @@ import (
 const entryBytes = 48
 
 // ownBytes is what an own takes of Config.Account: itself, its first place and its text.
-const ownBytes = 384
+const ownBytes = 448
 
 // walkedRing is how many samples a Series keeps at least for an item that looks at each of them: half of it may pass
 // while its Subscription's goroutine is woken.
@@ -55,6 +55,9 @@ type own struct {
 	part      address.Range
 	text      string // of the range, for reading
 	last      entry  // the last one queued, against which changes are judged
+	recent    uint32 // lost since its queue was last sent
+
+	Counts // but for Waiting, which is count
 
 	ring  []entry // grows as it fills, up to the queue size
 	first int
@@ -71,8 +74,8 @@ func (o *own) at(i int) *entry {
 }
 
 // offer judges a sample, and queues it if it is a change.
-func (o *own) offer(v entry, set *settings, l *ledger) {
-	l.looked++
+func (o *own) offer(v entry, set *settings) {
+	o.New++
 	if o.ranged && o.how != polled && v.Status.IsGood() {
 		part, status := address.ApplyRange(v.Value, o.part)
 		if status != tag.Good {
@@ -81,24 +84,28 @@ func (o *own) offer(v entry, set *settings, l *ledger) {
 		v.Value = part
 	}
 	if o.have && !set.changed(&o.last, &v) {
-		l.filtered++
+		if o.last.Status == v.Status && o.last.Value.Equal(v.Value) {
+			o.Unchanged++
+		} else {
+			o.Filtered++
+		}
 		return
 	}
 	o.last, o.have = v, true
-	l.queued++
+	o.Queued++
 	if o.gap {
 		o.gap = false
 		if set.queue > 1 {
 			v.Status |= overflow
 		}
 	}
-	o.push(v, set, l)
+	o.push(v, set)
 }
 
 // push queues an entry. What has no room, in the queue or on the account, goes by the discard policy, with the Overflow
 // bit on the entry that stands next to the loss (Part 4, 5.13.1.5): the oldest kept, or the newest, which takes the place
 // of the last. A queue of one has no Overflow bit.
-func (o *own) push(v entry, set *settings, l *ledger) {
+func (o *own) push(v entry, set *settings) {
 	size, n := int(set.queue), v.Value.Size()
 	lost := 0
 	for ; o.count >= size; lost++ {
@@ -118,7 +125,7 @@ func (o *own) push(v entry, set *settings, l *ledger) {
 	o.count++
 	*o.at(o.count - 1) = v
 	if lost > 0 {
-		l.lose(uint64(lost), size)
+		o.lose(uint64(lost), size)
 		o.mark(set)
 	}
 }
@@ -176,7 +183,7 @@ func (o *own) resize(size int) {
 }
 
 // shorten makes the queue fit new settings: what is too much goes by the discard policy, but for the newest entry.
-func (o *own) shorten(set *settings, l *ledger) {
+func (o *own) shorten(set *settings) {
 	size := int(set.queue)
 	if over := o.count - size; over > 0 {
 		newest := *o.at(o.count - 1)
@@ -187,7 +194,7 @@ func (o *own) shorten(set *settings, l *ledger) {
 			o.discard(set)
 		}
 		*o.at(size - 1) = newest
-		l.lose(uint64(over), size)
+		o.lose(uint64(over), size)
 		o.mark(set)
 	}
 	if len(o.ring) > size {
@@ -210,8 +217,8 @@ func (o *own) reserve(queue int) int {
 }
 
 // clear empties the queue and forgets what was reported.
-func (o *own) clear(l *ledger) {
-	l.dropped += uint64(o.count)
+func (o *own) clear() {
+	o.Disabled += uint64(o.count)
 	for o.count > 0 {
 		o.pop()
 	}
@@ -234,25 +241,28 @@ func (s *Subscription) walkOne(o *own) {
 	set := &s.settings.list[o.set]
 	for o.series.Head() != o.cursor {
 		got, lost := o.series.Take(&o.cursor, o.reserved, len(buf), buf[:0])
-		s.ledger.passed += uint64(len(got)) + lost
 		if lost > 0 {
 			o.gap = true
-			s.ledger.looked += lost
-			s.ledger.queued += lost
-			s.ledger.lose(lost, int(set.queue))
-			s.noteLoss(o.slot, lost, int(set.queue))
+			o.New += lost
+			o.Queued += lost
+			s.lostOf(o, lost, int(set.queue))
 		}
-		before := s.ledger.overflowed
 		for i := range got {
 			v := entry{got[i], got[i].At}
 			if !o.have { // an initial value
 				v.server = knownAt(o.series, &got[i])
 			}
-			o.offer(v, set, &s.ledger)
+			s.offer(o, v, set)
 		}
-		if n := s.ledger.overflowed - before; n > 0 {
-			s.noteLoss(o.slot, n, int(set.queue))
-		}
+	}
+}
+
+// offer gives an item a sample, and notes what it lost by it.
+func (s *Subscription) offer(o *own, v entry, set *settings) {
+	before := o.Lost()
+	o.offer(v, set)
+	if lost := o.Lost() - before; lost > 0 {
+		s.noteLossOf(o, lost, int(set.queue))
 	}
 }
 
@@ -292,15 +302,9 @@ func (s *Subscription) sampleOne(o *own) {
 	}
 	var buf [1]tag.Sample
 	got, passed := o.series.Take(&o.cursor, 1, 1, buf[:0])
-	s.ledger.passed += passed + 1
-	s.ledger.looked += passed
-	s.ledger.sampledOut += passed
-	set := &s.settings.list[o.set]
-	before := s.ledger.overflowed
-	o.offer(entry{got[0], knownAt(o.series, &got[0])}, set, &s.ledger)
-	if s.ledger.overflowed != before {
-		s.noteLoss(o.slot, 1, int(set.queue))
-	}
+	o.New += passed
+	o.SampledOut += passed
+	s.offer(o, entry{got[0], knownAt(o.series, &got[0])}, &s.settings.list[o.set])
 }
 
 // maxReads is how many values are read at once: a shard keeps memory for them, and its clients' requests wait for no more.
@@ -340,12 +344,7 @@ func (s *Subscription) offerRead(o *own, r *address.ReadItem) {
 	if o.attribute == ua.AttributeIDValue {
 		v.At = r.Result.Source
 	}
-	set := &s.settings.list[o.set]
-	before := s.ledger.overflowed
-	o.offer(v, set, &s.ledger)
-	if s.ledger.overflowed != before {
-		s.noteLoss(o.slot, 1, int(set.queue))
-	}
+	s.offer(o, v, &s.settings.list[o.set])
 }
 
 // setRange remembers an IndexRange; its text is copied out of the request.

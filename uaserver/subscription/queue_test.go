@@ -180,7 +180,7 @@ func TestOverflow(t *testing.T) {
 					c.take()
 					c.publish(2)
 				}
-				if st := r.engine.Stats(); row.queue == 1 && (st.Overflowed != 0 || row.n > 1 != (st.Coalesced > 0)) {
+				if st := r.engine.Stats(); row.queue == 1 && (st.Overflowed != 0 || row.n > 1 != (st.Overwritten > 0)) {
 					t.Fatalf("a queue of one counts as %+v", st)
 				}
 			})

@@ -90,7 +90,7 @@ func newRig(t *testing.T, cfg Config) *rig {
 			t.Errorf("the ledger is off by %d", n)
 		}
 		r.engine.Close()
-		if st := r.engine.Stats(); st.Unaccounted != 0 || st.Items != 0 || st.Subscriptions != 0 || st.Held != 0 {
+		if st := r.engine.Stats(); st.Unaccounted != 0 || st.Items != 0 || st.Subscriptions != 0 || int(st.Messages.Held) != 0 {
 			t.Errorf("after Close: %+v", st)
 		}
 		if budget.Used() != 0 || slots.Used() != 0 {

@@ -72,7 +72,7 @@ func (c *Client) CreateSubscription(p Parameters, enabled bool, reply func(id ui
 	now := e.now()
 	s.step(onCreated, now)
 	c.subs[s.id] = s
-	s.nextTick = now + int64(d)
+	s.nextTick, s.measured = now+int64(d), now
 	s.schedule()
 	reply(s.id, p)
 	return ua.StatusGood
@@ -165,7 +165,7 @@ func (c *Client) Republish(id, sequence uint32, reply func(message []byte)) ua.S
 	if m < 0 {
 		return ua.StatusBadMessageNotAvailable
 	}
-	s.ledger.republished++
+	s.ledger.messages.Republished++
 	reply(s.held[m].message)
 	return ua.StatusGood
 }

@@ -19,7 +19,7 @@ type shard struct {
 	due   []*alarm
 	reads []address.ReadItem
 	polls []*own
-	lines []lossLine
+	lines []line
 	talk  talk
 
 	mu     sync.Mutex // guards all below; nothing else is locked while it is held

@@ -42,6 +42,8 @@ type Subscription struct {
 	nextSample int64 // of the items with a queue of their own; 0: none
 
 	items    []item
+	paths    []path   // of the items, by slot
+	tolls    []toll   // of the items, by slot, as far as there are any
 	free     []uint32 // slots of items that were deleted
 	live     int      // items
 	resume   int      // slot at which the next message begins
@@ -54,9 +56,14 @@ type Subscription struct {
 	held    []held // messages for Republish, oldest first
 	ledger  ledger
 	tally   tally
-	losses  map[uint32]*loss // by item slot
-	oldest  tag.Time         // of the changes in the message at hand
-	polling []*own           // items whose values are being read
+	oldest  tag.Time // of the changes in the message at hand
+	polling []*own   // items whose values are being read
+
+	clock    int64         // when the event at hand came, in the engine's nanoseconds
+	filled   int64         // when the last message was made
+	starved  time.Duration // for how long a message had no Publish request when the event at hand came
+	measured int64         // when the rates were
+	expired  bool          // its lifetime ended
 }
 
 // held is a message that was not acknowledged.
@@ -89,6 +96,7 @@ func (s *Subscription) ring(now int64) {
 		c.mu.Unlock()
 		return
 	}
+	s.tick(now)
 	s.walk()
 	if s.nextSample != 0 && now >= s.nextSample {
 		s.sample(now)
@@ -102,9 +110,11 @@ func (s *Subscription) ring(now int64) {
 			s.nextTick = now + int64(s.interval)
 		}
 		s.step(onTimer, now)
-		s.reportLosses(now)
+		s.measure(now)
+		c.report(now)
 	}
 	if s.state == closed {
+		c.report(now)
 		c.serve(now)
 		c.rest()
 	} else {
@@ -125,6 +135,7 @@ func (s *Subscription) schedule() {
 // step runs the state machine for one event and does what it says.
 func (s *Subscription) step(e event, now int64) {
 	c := s.client
+	s.tick(now)
 	f := facts{queued: c.queued > 0, enabled: s.enabled, more: s.more, sent: s.sent, found: s.found,
 		keepAlive: s.keepAlive, every: s.every, lifetime: s.lifetime}
 	if s.enabled && (e == onTimer || e == onPublish) {
@@ -159,6 +170,7 @@ func (s *Subscription) step(e event, now int64) {
 		s.more = false
 	}
 	if do&deleteItems != 0 {
+		s.expired = do&issueStatus != 0
 		s.remove()
 	}
 	if do&issueStatus != 0 && !c.closed {
@@ -210,8 +222,9 @@ func (s *Subscription) sendMessage() {
 	if k := len(s.held); k == 0 || s.held[k-1].sequence != s.sequence {
 		c.recycle(buf)
 	}
-	s.ledger.messages++
-	s.ledger.sent += uint64(n)
+	s.ledger.messages.Sent++
+	s.ledger.messages.SentIn += uint64(n)
+	s.filled = s.clock
 	c.shard.latency.observe(s.oldest, at)
 }
 
@@ -231,7 +244,7 @@ func (s *Subscription) sendKeepAlive() {
 func (s *Subscription) keep(h held) {
 	cfg := &s.client.engine.cfg
 	for len(s.held) >= cfg.Held {
-		s.evict()
+		s.evict(false)
 	}
 	h.charged = cap(h.message)
 	for !cfg.Account.Take(h.charged) {
@@ -240,20 +253,29 @@ func (s *Subscription) keep(h held) {
 			break
 		}
 		if len(s.held) == 0 {
-			s.ledger.evicted++
-			s.ledger.evictedNotifications += uint64(h.notifications)
+			s.giveUp(&h, true)
 			return
 		}
-		s.evict()
+		s.evict(true)
 	}
 	s.held = append(s.held, h)
+	if len(s.held) > cfg.Held/2 {
+		s.notePiled()
+	}
 }
 
-// evict gives up the oldest message that is kept.
-func (s *Subscription) evict() {
-	s.ledger.evicted++
-	s.ledger.evictedNotifications += uint64(s.held[0].notifications)
+// evict gives up the oldest message that is kept; for want of memory, or because there are too many.
+func (s *Subscription) evict(memory bool) {
+	s.giveUp(&s.held[0], memory)
 	s.drop(0)
+}
+
+// giveUp counts a message that nobody can ask for any more, though it was not acknowledged.
+func (s *Subscription) giveUp(h *held, memory bool) {
+	s.ledger.messages.Evicted++
+	s.ledger.messages.EvictedIn += uint64(h.notifications)
+	s.evictedFrom(h.message)
+	s.noteEvicted(h, memory)
 }
 
 // drop forgets the i-th kept message.
@@ -281,8 +303,9 @@ func (s *Subscription) acknowledge(sequence uint32) bool {
 	if i < 0 {
 		return false
 	}
+	s.ledger.messages.Acknowledged++
+	s.ledger.messages.AcknowledgedIn += uint64(s.held[i].notifications)
 	s.drop(i)
-	s.ledger.acknowledged++
 	return true
 }
 
@@ -294,9 +317,13 @@ func (s *Subscription) remove() {
 			s.deleteItem(uint32(slot))
 		}
 	}
-	s.items, s.owns, s.blocks, s.losses = nil, nil, nil, nil
+	if s.expired {
+		s.noteExpired(s.ledger.gone.Expired)
+	}
+	s.items, s.paths, s.tolls, s.owns, s.blocks = nil, nil, nil, nil, nil
 	for len(s.held) > 0 {
-		s.ledger.abandoned++
+		s.ledger.messages.Abandoned++
+		s.ledger.messages.AbandonedIn += uint64(s.held[len(s.held)-1].notifications)
 		s.drop(len(s.held) - 1)
 	}
 	delete(c.subs, s.id)
