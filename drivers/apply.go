@@ -240,6 +240,14 @@ func (n *layout) spread() {
 		}
 		n.members[d.lane] = append(n.members[d.lane], d)
 	}
+	n.budgets = make(map[*bus]Budget, len(n.buses))
+	for _, b := range n.buses {
+		lanes := make([][]*device, len(b.lanes))
+		for i, l := range b.lanes {
+			lanes[i] = n.members[l]
+		}
+		n.budgets[b] = budgetOf(lanes, b.cfg.Retries)
+	}
 }
 
 func (c *BusConfig) same(o *BusConfig) bool {
@@ -293,6 +301,13 @@ func (l *lane) rearrange(next []*device) {
 		d.gone = true
 	}
 	l.devices = next
+	requests := 0
+	for _, d := range next {
+		requests += len(d.prices)
+	}
+	l.loadMu.Lock()
+	l.requests = requests
+	l.loadMu.Unlock()
 	for _, d := range next {
 		d.gone = false
 		if d.settled {

@@ -86,10 +86,20 @@ type lane struct {
 	batch     []tag.Sample
 	timer     *time.Timer
 
-	loadMu sync.Mutex    // guards the fields below
-	window time.Duration // when the current window began
-	busy   time.Duration // in exchanges, in the current window
-	before time.Duration // the same of the window before; -1: there is none
+	loadMu   sync.Mutex    // guards the fields below
+	window   time.Duration // when the current window began
+	current  load          // of the current window
+	before   load          // of the window before
+	complete bool          // there was one
+	requests int           // of the lane's devices
+}
+
+// load is what a lane did in a window.
+type load struct {
+	busy     time.Duration // in exchanges
+	polls    int
+	pollTime time.Duration
+	wait     time.Duration // the longest of a write
 }
 
 func newBus(cfg BusConfig, fleet *Config) (*bus, error) {
@@ -101,7 +111,7 @@ func newBus(cfg BusConfig, fleet *Config) (*bus, error) {
 	}
 	b := &bus{cfg: cfg, log: fleet.Log.With("bus", cfg.Name), sink: fleet.Sink, pulse: fleet.Pulse, s: BusStats{Name: cfg.Name}}
 	for i, link := range cfg.Links {
-		b.lanes = append(b.lanes, &lane{bus: b, number: i, link: link, queue: newQueue(), before: -1})
+		b.lanes = append(b.lanes, &lane{bus: b, number: i, link: link, queue: newQueue()})
 	}
 	return b, nil
 }
@@ -125,7 +135,7 @@ func (b *bus) snapshot() BusStats {
 	}
 	b.mu.Unlock()
 	for _, l := range b.lanes {
-		s.Utilization = max(s.Utilization, l.load())
+		l.measure(&s)
 	}
 	return s
 }
@@ -147,7 +157,11 @@ func (l *lane) exchanged(took time.Duration, command bool) {
 	l.took = took
 	l.loadMu.Lock()
 	l.turnWindow()
-	l.busy += took
+	l.current.busy += took
+	if !command {
+		l.current.polls++
+		l.current.pollTime += took
+	}
 	l.loadMu.Unlock()
 }
 
@@ -157,29 +171,42 @@ func (l *lane) turnWindow() {
 	if now-l.window < loadWindow {
 		return
 	}
-	l.before = l.busy
+	l.before, l.complete = l.current, true
 	if now-l.window >= 2*loadWindow {
-		l.before = 0
+		l.before = load{}
 	}
-	l.busy, l.window = 0, now-(now-l.window)%loadWindow
+	l.current, l.window = load{}, now-(now-l.window)%loadWindow
 }
 
-// load is the share of the last ten to twenty seconds that the lane was in an exchange.
-func (l *lane) load() float64 {
+// measure adds what the lane did in the last ten to twenty seconds.
+func (l *lane) measure(s *BusStats) {
 	l.loadMu.Lock()
 	defer l.loadMu.Unlock()
 	if l.base.IsZero() {
-		return 0
+		return
 	}
 	l.turnWindow()
-	busy, span := l.busy, l.now()-l.window
-	if l.before >= 0 {
-		busy, span = busy+l.before, span+loadWindow
+	sum, span := l.current, l.now()-l.window
+	if l.complete {
+		sum.busy, sum.polls, sum.pollTime = sum.busy+l.before.busy, sum.polls+l.before.polls, sum.pollTime+l.before.pollTime
+		sum.wait = max(sum.wait, l.before.wait)
+		span += loadWindow
 	}
-	if span <= 0 {
-		return 0
+	if span > 0 {
+		s.Utilization = max(s.Utilization, min(1, float64(sum.busy)/float64(span)))
 	}
-	return min(1, float64(busy)/float64(span))
+	if sum.polls > 0 {
+		s.Cycle = max(s.Cycle, sum.pollTime/time.Duration(sum.polls)*time.Duration(l.requests))
+	}
+	s.Wait = max(s.Wait, sum.wait)
+}
+
+// waited notes how long a write waited for the line.
+func (l *lane) waited(d time.Duration) {
+	l.loadMu.Lock()
+	defer l.loadMu.Unlock()
+	l.turnWindow()
+	l.current.wait = max(l.current.wait, d)
 }
 
 // now is the time on the lane's own clock.

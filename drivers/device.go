@@ -11,12 +11,13 @@ import (
 
 // device is what a lane knows of one device.
 type device struct {
-	cfg   DeviceConfig
-	lane  *lane                      // nil for a device without a line
-	table *atomic.Pointer[tag.Table] // the fleet's
-	stats *deviceStats
-	bus   *bus    // of lane
-	was   *device // what it takes the place of, until it does; owned by Apply
+	cfg    DeviceConfig
+	lane   *lane                      // nil for a device without a line
+	table  *atomic.Pointer[tag.Table] // the fleet's
+	stats  *deviceStats
+	bus    *bus    // of lane
+	prices []price // of its requests, as they were when it was made
+	was    *device // what it takes the place of, until it does; owned by Apply
 
 	// Of a device without a line that works; owned by the fleet's mu.
 	cancel context.CancelFunc
@@ -67,6 +68,7 @@ func newDevice(cfg DeviceConfig, table *atomic.Pointer[tag.Table]) *device {
 		d.stats.s.State = Online
 		return d
 	}
+	d.prices = prices(cfg.Driver)
 	for _, period := range cfg.Driver.Scans() {
 		d.scans = append(d.scans, scan{period: max(period, minPeriod)})
 	}
@@ -314,6 +316,14 @@ func (l *lane) enable(d *device, on bool) {
 	for i := range d.scans {
 		d.scans[i].skip(now)
 		d.scans[i].catchUp(now)
+	}
+}
+
+// blame counts a fault, and the time that it took from the others.
+func (l *lane) blame(d *device, f *Fault) {
+	d.stats.failed(f.Kind, f)
+	if f.Kind == Mute || f.Kind == Garbled {
+		d.stats.lost(l.took)
 	}
 }
 

@@ -57,6 +57,7 @@ type layout struct {
 	buses   []*bus
 	lines   map[string]*bus // by name
 	members map[*lane][]*device
+	budgets map[*bus]Budget
 	devices []*device
 	byName  map[string]*device
 	routes  []*device // by Ref-1; nil: no tag of a device
@@ -367,10 +368,11 @@ func (f *Fleet) Device(name string) (DeviceStats, bool) {
 
 // Buses returns a snapshot of every bus, in the order of the configuration.
 func (f *Fleet) Buses() []BusStats {
-	buses := f.now.Load().buses
-	out := make([]BusStats, len(buses))
-	for i, b := range buses {
+	now := f.now.Load()
+	out := make([]BusStats, len(now.buses))
+	for i, b := range now.buses {
 		out[i] = b.snapshot()
+		out[i].Predicted = now.budgets[b]
 	}
 	return out
 }

@@ -48,6 +48,7 @@ type job struct {
 	refs    []deviceRefs  // to read; owned by the lane once begun
 	operate func()        // runs in the lane's goroutine
 	done    chan struct{} // closed at the end
+	came    time.Time
 }
 
 // deviceRefs are tags of one device, each once.
@@ -74,6 +75,7 @@ func (q *queue) append(j *job) tag.Status {
 	case len(q.jobs) >= maxJobs:
 		return tag.BadResourceUnavailable
 	}
+	j.came = time.Now()
 	q.jobs = append(q.jobs, j)
 	q.ring()
 	return tag.Good
@@ -262,6 +264,9 @@ func (l *lane) serve(ctx context.Context, j *job) {
 		j.operate()
 		j.operate = nil
 	case j.next < len(j.cmds):
+		if j.next == 0 {
+			l.waited(time.Since(j.came))
+		}
 		if l.queue.begin(j) {
 			status := l.write(ctx, j.devices[j.next], j.cmds[j.next])
 			l.queue.finish(j, status)
@@ -358,7 +363,7 @@ func (l *lane) write(ctx context.Context, d *device, c tag.Command) tag.Status {
 			d.writes.failed(l.bus.log, d, c.Ref, status, err)
 			return status
 		}
-		d.stats.failed(f.Kind, f)
+		l.blame(d, f)
 		switch {
 		case retryable(f.Kind) && try < l.bus.cfg.WriteRetries:
 			try++
@@ -408,7 +413,7 @@ func (l *lane) refresh(ctx context.Context, d *device, refs []tag.Ref) []tag.Ref
 			}
 			continue
 		}
-		d.stats.failed(f.Kind, f)
+		l.blame(d, f)
 		switch {
 		case retryable(f.Kind) && !d.silent && try < l.bus.cfg.Retries:
 			try++

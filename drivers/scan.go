@@ -170,7 +170,7 @@ func (l *lane) poll(ctx context.Context, d *device, s *scan, request int) (again
 	if !ok {
 		return l.again(ctx, d, err)
 	}
-	d.stats.failed(f.Kind, f)
+	l.blame(d, f)
 	switch {
 	case retryable(f.Kind) && !d.silent && s.try < l.bus.cfg.Retries:
 		s.try++

@@ -35,6 +35,7 @@ type DeviceStats struct {
 	Latency   time.Duration // of the last answered request
 	LastGood  tag.Time      // when the device last answered
 	Identity  Identity      // as the device last told it
+	Lost      time.Duration // of its line's time, waiting for answers that did not come or were none
 }
 
 // FaultNames are the names of the entries of DeviceStats.Faults.
@@ -61,7 +62,12 @@ type BusStats struct {
 	Commands    uint64
 	Overruns    uint64
 	Uptime      time.Duration // since Run
-	Utilization float64       // share of the last minute that its busiest lane was in an exchange, 0 to 1
+	Utilization float64       // share of the last 10 to 20 s that its busiest lane was in an exchange, 0 to 1
+
+	// As Budget predicts it, and as it was in the last 10 to 20 s.
+	Predicted Budget
+	Cycle     time.Duration // each request of the slowest lane once; 0: there was none
+	Wait      time.Duration // the longest that a write waited for the line
 }
 
 // deviceStats counts for one device.
@@ -103,6 +109,12 @@ func (d *deviceStats) failed(kind FaultKind, err error) {
 	if kind == Refused || kind == Busy {
 		d.s.LastGood = tag.Now()
 	}
+	d.mu.Unlock()
+}
+
+func (d *deviceStats) lost(took time.Duration) {
+	d.mu.Lock()
+	d.s.Lost += took
 	d.mu.Unlock()
 }
 

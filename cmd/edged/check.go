@@ -44,7 +44,10 @@ func (c *checkCommand) Run(p *program) error {
 		return c.mistakes(p, err)
 	}
 	sum := checkSummary{File: s.File, Buses: len(s.Buses), Devices: len(s.Devices), Tags: len(s.Tags), Notes: s.Notes}
-	if err := c.print(p, sum); err != nil || !c.Connect {
+	if err := c.print(p, sum); err != nil {
+		return err
+	}
+	if err := c.printBudgets(p, s); err != nil || !c.Connect {
 		return err
 	}
 	return c.connect(p, s)

@@ -46,8 +46,8 @@ func (g *gateway) account(name string, parts int64) *tag.Budget {
 type field struct {
 	drivers.Config
 	lines   []busSettings
-	units   []deviceSettings // their tags have the Refs of Config.Table
-	links   map[string]*modbus.Link
+	units   []deviceSettings          // their tags have the Refs of Config.Table
+	links   map[string][]*modbus.Link // one a lane
 	devices map[string]drivers.DeviceConfig
 	diff    fieldDiff // to the field before it
 }
@@ -65,7 +65,7 @@ func newField(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger, was *f
 	}
 	f := &field{
 		Config: drivers.Config{Table: table, Sink: sink, Log: log}, lines: s.Buses, units: s.Devices,
-		links: make(map[string]*modbus.Link, len(s.Buses)), devices: make(map[string]drivers.DeviceConfig, len(s.Devices)),
+		links: make(map[string][]*modbus.Link, len(s.Buses)), devices: make(map[string]drivers.DeviceConfig, len(s.Devices)),
 	}
 	buses := make(map[string]*busSettings, len(was.lines))
 	for i := range was.lines {
@@ -77,12 +77,14 @@ func newField(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger, was *f
 		before := buses[b.Name]
 		kept[b.Name] = before != nil && reflect.DeepEqual(before, b)
 		if f.links[b.Name] = was.links[b.Name]; !kept[b.Name] {
-			f.links[b.Name] = newLink(b)
+			f.links[b.Name] = newLinks(b)
 			f.diff.buses.note(b.Name, before != nil)
 		}
-		f.Buses = append(f.Buses, drivers.BusConfig{
-			Name: b.Name, Links: []drivers.Link{f.links[b.Name]}, Retries: b.Retries, WriteRetries: b.WriteRetries,
-		})
+		bus := drivers.BusConfig{Name: b.Name, Retries: b.Retries, WriteRetries: b.WriteRetries}
+		for _, l := range f.links[b.Name] {
+			bus.Links = append(bus.Links, l)
+		}
+		f.Buses = append(f.Buses, bus)
 		delete(buses, b.Name)
 	}
 	f.diff.buses.removed = removedFrom(buses)
@@ -97,7 +99,7 @@ func newField(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger, was *f
 		c := was.devices[d.Name]
 		if before == nil || !kept[d.Bus] || !before.same(d) {
 			var err error
-			if c, err = newDevice(d, f.links[d.Bus]); err != nil {
+			if c, err = newDevice(d, f.links[d.Bus]...); err != nil {
 				return nil, err
 			}
 			f.diff.devices.note(d.Name, before != nil)
@@ -111,17 +113,26 @@ func newField(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger, was *f
 	return f, nil
 }
 
-func newLink(b *busSettings) *modbus.Link {
+// newLinks makes the links of a bus, one a transaction that it may have in flight. They share one connection.
+func newLinks(b *busSettings) []*modbus.Link {
 	c := modbus.Links(b.Address)
 	c.Timeout, c.Turnaround, c.Broadcast, c.Echo = b.Timeout, b.Turnaround, b.Broadcast, b.Echo
-	return modbus.NewLink(c)
+	if b.lanes() == 1 {
+		return []*modbus.Link{modbus.NewLink(c)}
+	}
+	c.Open = modbus.NewShared(c.Open)
+	var links []*modbus.Link
+	for range b.lanes() {
+		links = append(links, modbus.NewLink(c))
+	}
+	return links
 }
 
 // newDevice makes the driver of a device.
-func newDevice(d *deviceSettings, link *modbus.Link) (drivers.DeviceConfig, error) {
+func newDevice(d *deviceSettings, links ...*modbus.Link) (drivers.DeviceConfig, error) {
 	c := drivers.DeviceConfig{Name: d.Name, Bus: d.Bus}
 	if d.Modbus != nil {
-		device, err := modbus.New(*d.Modbus, link)
+		device, err := modbus.New(*d.Modbus, links...)
 		if err != nil {
 			return c, err
 		}

@@ -80,6 +80,9 @@ func (g *gateway) reload(next *site) error {
 		return err
 	}
 	change.Apply()
+	if err := g.lines.apply(); err != nil {
+		g.log.Error("the nodes of the buses are those of before", "error", err)
+	}
 	g.config.Store(&generation{number: was.number + 1, at: time.Now(), notes: next.Notes, table: table, field: f, pending: pending})
 	g.log.Info("site file applied", "generation", was.number+1,
 		"tags", counts(len(tags.Added), len(tags.Removed), len(tags.Changed)),

@@ -67,6 +67,7 @@ type gateway struct {
 	space    *address.Space
 	tags     *tagspace.Space
 	fleet    *drivers.Fleet
+	lines    *busNodes
 	server   *uaserver.Server
 	web      *dashboard.Server
 	opcua    *listening
@@ -109,6 +110,10 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	}
 	g.config.Store(&generation{number: 1, at: g.since, notes: s.Notes, table: table, field: f})
 	g.tags.Join(g.fleet)
+	g.lines = &busNodes{space: g.space, buses: g.Buses, devices: g.Devices}
+	if err := g.lines.apply(); err != nil {
+		return nil, err
+	}
 	limits := &s.Server.Limits
 	g.server, err = uaserver.New(uaserver.Config{
 		Name: s.Server.Name, ApplicationURI: s.Server.ApplicationURI, Build: buildOf(), Hosts: pki.Hosts(),

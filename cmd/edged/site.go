@@ -150,17 +150,20 @@ func parseSite(name string, text []byte) (*site, error) {
 // siteReader turns nodes into a site and collects mistakes on the way.
 type siteReader struct {
 	document
-	site    *site
-	buses   map[string]int  // index by name
-	lines   map[string]line // by the place of a line: a serial device's path, or host and port
-	devices map[string]int  // line of the first device of a name
-	full    bool            // the bound on tags was told
+	site  *site
+	buses map[string]int // index by name
+	// busItems are the entries of the file's buses, by name.
+	busItems map[string]int
+	lines    map[string]line // by the place of a line: a serial device's path, or host and port
+	devices  map[string]int  // line of the first device of a name
+	full     bool            // the bound on tags was told
 	// patterns of roles, which are checked when the tags are known.
 	patterns []pattern
 }
 
 // read reads the sections in the order in which they need each other, whatever their order in the file.
 func (r *siteReader) read(root *node) {
+	r.busItems = map[string]int{}
 	r.buses, r.lines, r.devices = map[string]int{}, map[string]line{}, map[string]int{}
 	var buses, devices *node
 	r.section(root, "the site", []key{
@@ -185,6 +188,9 @@ func (r *siteReader) read(root *node) {
 	r.checkLines(devices)
 	if len(r.mistakes) == 0 {
 		r.checkPatterns()
+	}
+	if len(r.mistakes) == 0 && buses != nil {
+		r.checkBudgets(buses)
 	}
 }
 

@@ -18,11 +18,19 @@ type busSettings struct {
 	Turnaround   time.Duration // silence between an answer and the next request; a serial line has at least its 3.5 characters
 	Broadcast    time.Duration // how long a broadcast write is given
 	Echo         bool          // the line brings back what is sent
+	Pipeline     int           // transactions in flight
+	Overbook     string        // refuse or warn: what becomes of a serial line that has no time for its tags
 }
+
+// mostLanes is how many transactions a bus may have in flight: devices allow 1 to 16 (Messaging on TCP/IP, 4.4.1.2).
+const mostLanes = 16
+
+// lanes is how many devices of the bus are asked at the same time.
+func (b *busSettings) lanes() int { return max(1, b.Pipeline) }
 
 // defaultBus is a bus before its keys are read.
 func defaultBus() busSettings {
-	return busSettings{Timeout: 500 * time.Millisecond, Retries: 1, Broadcast: 100 * time.Millisecond}
+	return busSettings{Timeout: 500 * time.Millisecond, Retries: 1, Broadcast: 100 * time.Millisecond, Pipeline: 1, Overbook: overbookRefuse}
 }
 
 // line is the first bus on a serial device or at a host and port.
@@ -38,7 +46,7 @@ func (r *siteReader) readBuses(n *node) {
 		return
 	}
 	names := map[string]int{}
-	for _, v := range n.items {
+	for i, v := range n.items {
 		b := r.bus(v)
 		if b.Name == "" {
 			continue
@@ -49,6 +57,7 @@ func (r *siteReader) readBuses(n *node) {
 			continue
 		}
 		names[b.Name] = at.line
+		r.busItems[b.Name] = i
 		r.buses[b.Name] = len(r.site.Buses)
 		r.site.Buses = append(r.site.Buses, b)
 	}
@@ -66,10 +75,14 @@ func (r *siteReader) bus(n *node) busSettings {
 		{"turnaround", func(v *node) { b.Turnaround = r.duration(v, what+": turnaround", 0, 10*time.Second) }},
 		{"broadcast", func(v *node) { b.Broadcast = r.duration(v, what+": broadcast", time.Millisecond, 10*time.Second) }},
 		{"echo", func(v *node) { b.Echo = r.boolean(v, what+": echo") }},
-		{"pipeline", func(v *node) { r.only(v, what+": pipeline", "1") }},
-		{"overbook", func(v *node) { r.only(v, what+": overbook", "warn") }},
+		{"pipeline", func(v *node) { b.Pipeline = r.integer(v, what+": pipeline", 1, mostLanes) }},
+		{"overbook", func(v *node) { b.Overbook = r.choice(v, what+": overbook", overbookRefuse, overbookWarn) }},
 	})
 	r.need(n, what, "name", "url")
+	if b.Pipeline > 1 && b.Address.Host != "" && modbus.Links(b.Address).Framing != modbus.TCP || b.Pipeline > 1 && b.Address.Serial() {
+		r.fault(n.get("pipeline"), "%s: pipeline %d: frames of a serial line have no transaction ids, so that one is in flight at a time: write 1, or remove the key",
+			what, b.Pipeline)
+	}
 	return b
 }
 

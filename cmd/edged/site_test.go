@@ -94,8 +94,11 @@ var mistakeRows = []struct {
 	{"D19 conflicting serial settings", "buses:\n- {name: a, url: \"rtu:///dev/ttyS1?baud=9600\"}\n- {name: b, url: §\"rtu:///dev/ttyS1?baud=19200\"}\n" + oneDevice,
 		[]string{"runs at 19200 8E1 here and at 9600 8E1 for bus a on line 2"}},
 	{"D19 one line twice", "buses:\n- {name: a, url: \"rtu:///dev/ttyS1\"}\n- {name: b, url: §\"rtu:///dev/ttyS1\"}\n" + oneDevice, []string{"is bus a already"}},
-	{"bus values", "buses: [{name: a, url: \"tcp://h\", timeout: §2h, retries: §-1, turnaround: §5, pipeline: §4, echo: §maybe, overbook: §refuse}]\n" + oneDevice,
-		[]string{"may be 1ms to 1m0s", "may be 0 to 10", "without a unit", "write 1", "true or false", "write warn"}},
+	{"bus values", "buses: [{name: a, url: \"tcp://h\", timeout: §2h, retries: §-1, turnaround: §5, pipeline: §17, echo: §maybe, overbook: §perhaps}]\n" + oneDevice,
+		[]string{"may be 1ms to 1m0s", "may be 0 to 10", "without a unit", "may be 1 to 16", "true or false", "one of refuse, warn"}},
+	{"pipeline of a serial line", "buses: [{name: a, url: \"rtuovertcp://h:1\", pipeline: §2}]\n" + oneDevice, []string{"no transaction ids"}},
+	{"over-booked line", "buses: [§{name: l, url: \"rtu:///dev/ttyS1?baud=9600\"}]\ndevices:\n- {name: a, bus: l, unit: 1, poll: 50ms, tags: [{name: \"r{n}\", repeat: 20, address: \"holding:0\"}, {name: s, address: \"coil:0\", poll: 10s}]}\n",
+		[]string{"need 138 % of the line's time: poll less often, or on another line, a.r0 to a.r19 every 50ms (137 %); or have"}},
 	{"column after letters of two bytes", "buses: [{name: \"ä°ö\", url: \"tcp://h\", timeout: §2h}]\n" + oneDevice, []string{"may be"}},
 
 	{"device name with dot", "devices: [{name: §a.b, driver: memory, tags: [{name: t}]}]\n", []string{`holds "."`}},

@@ -48,10 +48,16 @@ func (g *gateway) Devices() []dashboard.Device {
 	stats := g.fleet.Devices()
 	out := make([]dashboard.Device, len(stats))
 	kinds := drivers.FaultNames()
+	silent := map[string]float64{}
+	for _, b := range g.fleet.Buses() {
+		for _, d := range b.Predicted.Devices {
+			silent[d.Device] = d.Silent
+		}
+	}
 	for i, d := range stats {
 		out[i] = dashboard.Device{
 			Name: d.Name, Bus: d.Bus, State: d.State.String(), LastGood: d.LastGood, LastError: d.LastError,
-			Latency: d.Latency, Requests: d.Requests, Samples: d.Samples,
+			Latency: d.Latency, Requests: d.Requests, Samples: d.Samples, Lost: d.Lost.Seconds(), PredictedSilent: silent[d.Name],
 		}
 		for kind, n := range d.Faults {
 			out[i].Errors = append(out[i].Errors, dashboard.Count{Kind: kinds[kind], N: n})
@@ -65,9 +71,14 @@ func (g *gateway) Buses() []dashboard.Bus {
 	stats := g.fleet.Buses()
 	out := make([]dashboard.Bus, len(stats))
 	for i, b := range stats {
-		out[i] = dashboard.Bus{Name: b.Name, Utilization: b.Utilization, Poll: dashboard.Histogram{
-			Bounds: seconds(drivers.PollBounds()), N: slices.Clone(b.Polls[:]), Sum: b.PollTime.Seconds(),
-		}}
+		out[i] = dashboard.Bus{
+			Name: b.Name, Up: b.Up, Utilization: b.Utilization, Cycle: b.Cycle.Seconds(), Wait: b.Wait.Seconds(),
+			PredictedUtilization: b.Predicted.Load, PredictedCycle: b.Predicted.Cycle.Seconds(), PredictedWait: b.Predicted.Wait.Seconds(),
+			Overruns: b.Overruns, Commands: b.Commands,
+			Poll: dashboard.Histogram{
+				Bounds: seconds(drivers.PollBounds()), N: slices.Clone(b.Polls[:]), Sum: b.PollTime.Seconds(),
+			},
+		}
 	}
 	return out
 }

@@ -65,6 +65,9 @@ type Device struct {
 	Requests  uint64
 	Samples   uint64
 	Errors    []Count // by kind
+	Lost      float64 // seconds that its line waited for answers that did not come or were none
+	// PredictedSilent is the share of its line's time that it costs the others when it is silent.
+	PredictedSilent float64
 }
 
 // Count is a number of something by its kind.
@@ -76,8 +79,16 @@ type Count struct {
 // Bus is one line.
 type Bus struct {
 	Name        string
-	Utilization float64 // 0 to 1, of the time since it was last asked
-	Poll        Histogram
+	Up          bool
+	Utilization float64 // 0 to 1, of the last 10 to 20 s
+	Cycle       float64 // seconds: each request once
+	Wait        float64 // seconds: the longest of a write
+	// The same, as the requests of its tags have it when every device answers at once; above 1: over-booked.
+	PredictedUtilization, PredictedCycle, PredictedWait float64
+
+	Overruns uint64
+	Commands uint64
+	Poll     Histogram
 }
 
 // Histogram is a distribution: N[i] counts what was at most Bounds[i] seconds; N has one more, for what was above all.

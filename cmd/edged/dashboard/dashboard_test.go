@@ -47,11 +47,13 @@ func (p *plant) Devices() []Device {
 	return []Device{{
 		Name: "boiler", Bus: "line1", State: "degraded", LastGood: tag.Now().Add(-2 * time.Second), Latency: 1500 * time.Microsecond,
 		Requests: 100, Samples: 600, LastError: "exception 2 <script>", Errors: []Count{{"mute", 3}, {"refused", 4}},
+		Lost: 1.5, PredictedSilent: 0.06,
 	}, {Name: "scratch", State: "online"}}
 }
 
 func (p *plant) Buses() []Bus {
-	return []Bus{{Name: "line1", Utilization: 0.25, Poll: Histogram{Bounds: []float64{0.001, 0.01}, N: []uint64{5, 3, 2}, Sum: 0.5}}}
+	return []Bus{{Name: "line1", Up: true, Utilization: 0.25, PredictedUtilization: 0.2, Cycle: 0.5, PredictedCycle: 0.4,
+		Wait: 0.03, PredictedWait: 0.02, Overruns: 4, Commands: 5, Poll: Histogram{Bounds: []float64{0.001, 0.01}, N: []uint64{5, 3, 2}, Sum: 0.5}}}
 }
 
 func (p *plant) Clients() Clients {
@@ -270,7 +272,11 @@ func TestMetrics(t *testing.T) {
 		`edged_poll_seconds_bucket{bus="line1",le="0.01"} 8`,
 		`edged_poll_seconds_bucket{bus="line1",le="+Inf"} 10`,
 		`edged_poll_seconds_sum{bus="line1"} 0.5`,
-		`edged_bus_utilization{bus="line1"} 0.25`,
+		`edged_bus_utilization{bus="line1"} 0.25`, `edged_bus_predicted_utilization{bus="line1"} 0.2`, `edged_bus_up{bus="line1"} 1`,
+		`edged_bus_cycle_seconds{bus="line1"} 0.5`, `edged_bus_predicted_cycle_seconds{bus="line1"} 0.4`,
+		`edged_bus_write_wait_seconds{bus="line1"} 0.03`, `edged_bus_predicted_write_wait_seconds{bus="line1"} 0.02`,
+		`edged_bus_overruns_total{bus="line1"} 4`, `edged_bus_commands_total{bus="line1"} 5`,
+		`edged_device_lost_seconds_total{device="boiler"} 1.5`, `edged_device_predicted_silent_share{device="boiler"} 0.06`,
 		`edged_sessions 2`,
 		`edged_subscriptions 3`,
 		`edged_monitored_items 1000`,

@@ -21,6 +21,16 @@ var (
 	pollErrorsDesc  = desc("poll_errors_total", "Failed requests to a device by kind.", "device", "kind")
 	pollSecondsDesc = desc("poll_seconds", "Time of one exchange on a bus.", "bus")
 	busyDesc        = desc("bus_utilization", "Share of the time in which a bus has an exchange in flight.", "bus")
+	busUpDesc       = desc("bus_up", "1 while the line can be reached.", "bus")
+	busBookedDesc   = desc("bus_predicted_utilization", "Share of its time that a bus needs if every device answers at once; above 1 it is over-booked.", "bus")
+	cycleDesc       = desc("bus_cycle_seconds", "How long each request of a bus once takes, of the last 10 to 20 s.", "bus")
+	cycleBookedDesc = desc("bus_predicted_cycle_seconds", "The same if every device answers at once.", "bus")
+	waitDesc        = desc("bus_write_wait_seconds", "The longest that a write waited for the line, of the last 10 to 20 s.", "bus")
+	waitBookedDesc  = desc("bus_predicted_write_wait_seconds", "The same if every device answers at once.", "bus")
+	overrunsDesc    = desc("bus_overruns_total", "Scans left out because the line was too slow for them.", "bus")
+	commandsDesc    = desc("bus_commands_total", "Exchanges that clients asked for.", "bus")
+	lostDesc        = desc("device_lost_seconds_total", "Time that a line has lost waiting for answers of a device that did not come or were none.", "device")
+	silentDesc      = desc("device_predicted_silent_share", "Share of its line's time that a device costs the others when it is silent.", "device")
 	sessionsDesc    = desc("sessions", "Open sessions.")
 	subsDesc        = desc("subscriptions", "Open subscriptions.")
 	itemsDesc       = desc("monitored_items", "Monitored items.")
@@ -42,7 +52,8 @@ var (
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{samplesDesc, pollErrorsDesc, pollSecondsDesc, busyDesc, sessionsDesc, subsDesc,
 		itemsDesc, sentDesc, discardedDesc, unaccountedDesc, latencyDesc, requestsDesc, memoryDesc, limitDesc,
-		generationDesc, appliedDesc, takenDesc, pendingDesc, certificateDesc} {
+		generationDesc, appliedDesc, takenDesc, pendingDesc, certificateDesc, busUpDesc, busBookedDesc, cycleDesc, cycleBookedDesc,
+		waitDesc, waitBookedDesc, overrunsDesc, commandsDesc, lostDesc, silentDesc} {
 		out <- d
 	}
 }
@@ -60,10 +71,26 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		for _, e := range d.Errors {
 			counter(pollErrorsDesc, float64(e.N), d.Name, e.Kind)
 		}
+		if d.Bus != "" {
+			counter(lostDesc, d.Lost, d.Name)
+			gauge(silentDesc, d.PredictedSilent, d.Name)
+		}
 	}
 	for _, b := range m.source.Buses() {
 		histogram(out, pollSecondsDesc, &b.Poll, b.Name)
 		gauge(busyDesc, b.Utilization, b.Name)
+		up := 0.0
+		if b.Up {
+			up = 1
+		}
+		gauge(busUpDesc, up, b.Name)
+		gauge(busBookedDesc, b.PredictedUtilization, b.Name)
+		gauge(cycleDesc, b.Cycle, b.Name)
+		gauge(cycleBookedDesc, b.PredictedCycle, b.Name)
+		gauge(waitDesc, b.Wait, b.Name)
+		gauge(waitBookedDesc, b.PredictedWait, b.Name)
+		counter(overrunsDesc, float64(b.Overruns), b.Name)
+		counter(commandsDesc, float64(b.Commands), b.Name)
 	}
 	c := m.source.Clients()
 	gauge(sessionsDesc, float64(c.Sessions))
