@@ -21,6 +21,8 @@ type benchCommand struct {
 	Random   bool   `help:"Take the nodes of each request at random."`
 
 	Sessions int            `default:"0" placeholder:"N" help:"Sessions (default: the workload's)."`
+	Queue    int            `default:"0" placeholder:"N" help:"Queue size of each item (default: the workload's)."`
+	Field    string         `default:"" enum:",modbus" placeholder:"KIND" help:"Where the values come from: modbus has the gateway poll them from a simulated device over TCP (default: tags in memory)."`
 	Security string         `default:"" enum:",None,Basic256Sha256,Aes128_Sha256_RsaOaep,Aes256_Sha256_RsaPss" placeholder:"POLICY" help:"None, or with sign and encrypt Basic256Sha256, Aes128_Sha256_RsaOaep or Aes256_Sha256_RsaPss (default: the workload's)."`
 	Duration time.Duration  `default:"0" placeholder:"TIME" help:"Measured time of a round (default: the workload's)."`
 	Warmup   *time.Duration `placeholder:"TIME" help:"Time before it (default: the workload's)."`
@@ -36,7 +38,7 @@ type benchCommand struct {
 func (c *benchCommand) Run(p *program) error {
 	cfg := bench.Config{
 		Workload: c.Workload, URL: c.URL, PID: c.Pid, Metrics: c.Metrics, Nodes: c.Nodes, Base: c.Base, Count: c.Count,
-		Random: c.Random, Sessions: c.Sessions, Security: c.Security, Duration: c.Duration,
+		Random: c.Random, Sessions: c.Sessions, Queue: c.Queue, Field: c.Field, Security: c.Security, Duration: c.Duration,
 		Rounds: c.Rounds, Scale: c.Scale, JSON: c.JSON, Out: p.stdout,
 	}
 	if c.Warmup != nil {

@@ -32,31 +32,64 @@ func lastLine(t *testing.T, out string) map[string]any {
 	return v
 }
 
-// Every workload against a gateway of its own, which is gone with its files afterwards.
+// benchColumns are columns that each line has: some that are above 0, and some that may be 0, such as CPU time.
+var benchColumns = map[bool][2][]string{
+	false: {
+		{"rate", "p50_us", "p99.9_us", "max_us", "rss_MiB"},
+		{"errors", "cpu_us/op", "client_us/op", "alloc_B/op", "gc", "gc_pause_ms"},
+	},
+	true: {
+		{"expected", "received", "notif/s", "avg_ms", "max_ms", "rss_MiB", "cpu_us/notif"},
+		{"errors", "overwritten", "behind", "overflow", "ledger", "unaccounted", "drain_s", "client_us/notif", "alloc_B/notif", "gc", "gc_pause_ms"},
+	},
+}
+
+// Every workload against a gateway of its own, which is gone with its files afterwards. Those with subscriptions also
+// with values that the gateway polls.
 func TestBench(t *testing.T) {
+	type row struct {
+		name string
+		args []string
+	}
+	var rows []row
 	for _, name := range bench.Workloads() {
-		t.Run(name, func(t *testing.T) {
+		rows = append(rows, row{name, []string{"--sessions", "2"}})
+		if name == "load-subscribe" || name == "harness-counters" {
+			rows = append(rows, row{name, []string{"--sessions", "2", "--field", "modbus"}})
+		}
+		if name == "load-subscribe-queued" || name == "load-sessions" {
+			rows = append(rows, row{name, []string{"--sessions", "2", "--security", "None"}})
+		}
+	}
+	for _, row := range rows {
+		t.Run(strings.Join(append(row.args, row.name), " "), func(t *testing.T) {
 			t.Setenv("TMPDIR", t.TempDir())
-			exit, out, errs := runBench(t, name, "--scale", "0.02", "--sessions", "2", "--duration", "300ms", "--rounds", "1", "--json")
+			duration := "300ms"
+			if row.name == "harness-counters" { // which publishes every second
+				duration = "1200ms"
+			}
+			args := append([]string{row.name, "--scale", "0.02", "--duration", duration, "--rounds", "1", "--json"}, row.args...)
+			exit, out, errs := runBench(t, args...)
 			if exit != exitDone {
 				t.Fatalf("exit %d: %s\n%s", exit, errs, out)
 			}
 			v := lastLine(t, out)
-			if v["workload"] != name || v["round"] != "median" || v["errors"] != 0.0 || v["sessions"] != 2.0 || v["scale"] != 0.02 {
+			sessions := 2.0
+			if strings.HasPrefix(row.name, "two-way") {
+				sessions = 1
+			}
+			if v["workload"] != row.name || v["round"] != "median" || v["errors"] != 0.0 || v["sessions"] != sessions || v["scale"] != 0.02 {
 				t.Errorf("%v", v)
 			}
-			for _, column := range []string{"rate", "p50_us", "p99.9_us", "max_us", "rss_MiB"} {
-				if n, ok := v[column].(float64); !ok || n <= 0 {
-					t.Errorf("%s is %v", column, v[column])
+			_, watches := v["expected"]
+			for i, columns := range benchColumns[watches] {
+				for _, column := range columns {
+					if n, ok := v[column].(float64); !ok || n < 0 || i == 0 && n == 0 {
+						t.Errorf("%s is %v", column, v[column])
+					}
 				}
 			}
-			// CPU time is counted in 10 ms, which may be more than a short run takes.
-			for _, column := range []string{"cpu_us/op", "client_us/op", "alloc_B/op", "gc", "gc_pause_ms"} {
-				if n, ok := v[column].(float64); !ok || n < 0 {
-					t.Errorf("%s is %v", column, v[column])
-				}
-			}
-			if (v["verdict"] == "PASS") != (name == "load-read") {
+			if (v["verdict"] == "PASS") != (watches || row.name == "load-read") {
 				t.Errorf("verdict %v", v["verdict"])
 			}
 			if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) != 0 {

@@ -106,6 +106,7 @@ var siteNotes = map[string]keyNote{
 	"devices.tags.wave":        {doc: "Makes the tag move by itself."},
 	"devices.tags.wave.kind":   {doc: "Form of the movement.", words: []string{"counter", "sine", "square", "random", "text"}},
 	"devices.tags.wave.every":  {doc: "Time between two values."},
+	"devices.tags.wave.phase":  {doc: "How much later the values come than those of a wave without phase; less than every."},
 	"devices.tags.wave.period": {doc: "Length of a sine or square."},
 	"devices.tags.wave.min":    {doc: "Least value."},
 	"devices.tags.wave.max":    {doc: "Greatest value."},

@@ -232,6 +232,7 @@ func (t *tagReader) readWave(n *node) *memory.Wave {
 	t.section(n, what, []key{
 		{"kind", func(v *node) { w.Kind = t.raw(v, "wave.kind") }},
 		{"every", func(v *node) { w.Every = t.duration(v, what+": every", time.Millisecond, 24*time.Hour) }},
+		{"phase", func(v *node) { w.Phase = t.duration(v, what+": phase", 0, 24*time.Hour) }},
 		{"period", func(v *node) { w.Period = t.duration(v, what+": period", time.Millisecond, 24*time.Hour) }},
 		{"min", func(v *node) { w.Min = t.number(v, what+": min") }},
 		{"max", func(v *node) { w.Max = t.number(v, what+": max") }},

@@ -28,6 +28,7 @@ type Tag struct {
 type Wave struct {
 	Kind   string        // counter, sine, square, random, text
 	Every  time.Duration // between two values; 0: 1 s
+	Phase  time.Duration // how much later than those of a wave without it; less than Every
 	Period time.Duration // of sine and square; 0: 60 s
 	Min    float64
 	Max    float64 // of sine, square and random; a counter begins again at Min after it, and at its type's end where 0

@@ -215,6 +215,34 @@ func TestWaves(t *testing.T) {
 	}
 }
 
+// A wave with a phase moves that much later, on a grid of its own.
+func TestPhase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const phase = 300 * time.Millisecond
+		text := func(phase time.Duration) Tag {
+			return Tag{Type: "string", Value: "0", Wave: &Wave{Kind: "text", Every: time.Second, Phase: phase}}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
+		defer cancel()
+		d, sink := device(t, text(0), text(phase)), &record{}
+		d.Run(ctx, sink)
+		early, late := sink.of(10), sink.of(11)
+		if len(early) != 4 || len(late) != 4 {
+			t.Fatalf("%d and %d values", len(early), len(late))
+		}
+		for i := 1; i < 4; i++ {
+			if gap := late[i].At.Sub(early[i].At); gap != phase || late[i].Value.Any() != early[i].Value.Any() {
+				t.Errorf("value %d: %v, %v after %v", i, late[i].Value.Any(), gap, early[i].Value.Any())
+			}
+		}
+	})
+	for _, wrong := range []time.Duration{-1, time.Second} {
+		if errs := (&Tag{Type: "string", Wave: &Wave{Kind: "text", Phase: wrong}}).Check(); len(errs) != 1 || errs[0].Field != "wave.phase" {
+			t.Errorf("phase %v: %v", wrong, errs)
+		}
+	}
+}
+
 func TestRandomStaysInItsRange(t *testing.T) {
 	w := wave{Wave: Wave{Kind: "random", Min: -2, Max: 3}}
 	seen := map[int64]bool{}

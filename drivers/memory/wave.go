@@ -21,8 +21,20 @@ const (
 
 // group is the waves of one step, on one grid.
 type group struct {
-	every time.Duration
-	waves []wave
+	every, phase time.Duration
+	waves        []wave
+}
+
+// after is the first moment of the grid that comes after one.
+func (g *group) after(now time.Duration) time.Duration {
+	return g.phase + ((now-g.phase)/g.every+1)*g.every
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
 }
 
 // wave is one tag's wave.
@@ -53,6 +65,9 @@ func (w *Wave) check(typ tag.Type) []*FieldError {
 	if w.Every != 0 && w.Every < minEvery {
 		wrong("every", "%v is shorter than %v", w.Every, minEvery)
 	}
+	if every := orDefault(w.Every, defaultEvery); w.Phase < 0 || w.Phase >= every {
+		wrong("phase", "%v: give less than every, which is %v", w.Phase, every)
+	}
 	if w.Period < 0 {
 		wrong("period", "%v is negative", w.Period)
 	}
@@ -67,19 +82,14 @@ func (d *Device) addWave(t *Tag, slot int) {
 		return
 	}
 	w := wave{slot, *t.Wave}
-	if w.Every == 0 {
-		w.Every = defaultEvery
-	}
-	if w.Period == 0 {
-		w.Period = defaultPeriod
-	}
+	w.Every, w.Period = orDefault(w.Every, defaultEvery), orDefault(w.Period, defaultPeriod)
 	for i := range d.waves {
-		if d.waves[i].every == w.Every {
+		if d.waves[i].every == w.Every && d.waves[i].phase == w.Phase {
 			d.waves[i].waves = append(d.waves[i].waves, w)
 			return
 		}
 	}
-	d.waves = append(d.waves, group{w.Every, []wave{w}})
+	d.waves = append(d.waves, group{w.Every, w.Phase, []wave{w}})
 }
 
 // Run implements drivers.Immediate. Each step has a grid of its own, counted from the start, or from that of the device
@@ -88,8 +98,7 @@ func (d *Device) Run(ctx context.Context, sink tag.Sink) {
 	start := d.begin(sink)
 	next := make([]time.Duration, len(d.waves))
 	for i := range next {
-		every := d.waves[i].every
-		next[i] = (time.Since(start)/every + 1) * every
+		next[i] = d.waves[i].after(time.Since(start))
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -99,8 +108,7 @@ func (d *Device) Run(ctx context.Context, sink tag.Sink) {
 		for i, at := range next {
 			if at <= now {
 				d.move(&d.waves[i], at, sink)
-				every := d.waves[i].every
-				next[i] = at + ((now-at)/every+1)*every
+				next[i] = d.waves[i].after(now)
 			}
 			first = min(first, next[i]-now)
 		}

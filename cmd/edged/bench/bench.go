@@ -31,6 +31,9 @@ const (
 
 var securities = []string{SecurityNone, SecurityBasic256Sha256, SecurityAes128Sha256RsaOaep, SecurityAes256Sha256RsaPss}
 
+// FieldModbus is the word of Config.Field.
+const FieldModbus = "modbus"
+
 // Config is one run of a workload. Zero values leave what the workload says.
 type Config struct {
 	Workload string
@@ -46,6 +49,8 @@ type Config struct {
 
 	Random   bool // each request takes nodes at random
 	Sessions int
+	Queue    int    // of each item
+	Field    string // where the values of a gateway of its own come from: "" is its memory, "modbus" a simulated device
 	Security string
 	Duration time.Duration // of the measured part of a round
 	Warmup   time.Duration // before it; negative: none
@@ -74,8 +79,10 @@ type bench struct {
 	load  workload
 	nodes []node
 	peer  *peer
+	own   *server // nil: another one at cfg.URL
+	plant *plant  // nil: the values are tags in memory
 	probe probe
-	table *table
+	table *table[*result]
 }
 
 // Run carries out cfg and prints its table. A gate that is missed, or an answer with anything wrong in it, is an error. An
@@ -96,12 +103,11 @@ func run(ctx context.Context, cfg Config) error {
 	// Half of the machine is the server's.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(1, runtime.NumCPU()/2)))
 	if b.cfg.URL == "" {
-		s, err := startServer(ctx, b.cfg.Program, b.site())
+		stop, err := b.startOwn(ctx)
 		if err != nil {
 			return err
 		}
-		defer s.stop()
-		b.cfg.URL, b.probe = s.url, probe{pid: s.cmd.Process.Pid, metrics: s.metrics}
+		defer stop()
 	} else {
 		b.probe = probe{pid: b.cfg.pid(), metrics: b.cfg.Metrics}
 	}
@@ -109,14 +115,40 @@ func run(ctx context.Context, cfg Config) error {
 	if b.peer, err = newPeer(ctx, b.cfg.URL, b.cfg.Security); err != nil {
 		return err
 	}
+	if b.load.watch != nil {
+		return b.watchRounds(ctx)
+	}
 	return b.rounds(ctx)
+}
+
+// startOwn starts a gateway, with a device to poll if its values come from one.
+func (b *bench) startOwn(ctx context.Context) (stop func(), err error) {
+	if b.cfg.Field == FieldModbus {
+		if b.plant, err = b.newPlant(); err != nil {
+			return nil, err
+		}
+	}
+	s, err := startServer(ctx, b.cfg.Program, b.site(false))
+	if err != nil {
+		if b.plant != nil {
+			b.plant.close()
+		}
+		return nil, err
+	}
+	b.own, b.cfg.URL, b.probe = s, s.url, probe{pid: s.cmd.Process.Pid, metrics: s.metrics}
+	return func() {
+		s.stop()
+		if b.plant != nil {
+			b.plant.close()
+		}
+	}, nil
 }
 
 // rounds runs all rounds and prints their median.
 func (b *bench) rounds(ctx context.Context) error {
-	b.table = &table{out: b.cfg.Out, json: b.cfg.JSON, heading: b.heading(), facts: b.facts()}
+	b.table = &table[*result]{out: b.cfg.Out, json: b.cfg.JSON, heading: b.heading(), facts: b.facts(), columns: columns}
 	var wrong error
-	failed := uint64(0)
+	failed, operations := uint64(0), 0.0
 	for i := range b.cfg.Rounds {
 		r, err := b.round(ctx)
 		if err != nil {
@@ -125,12 +157,13 @@ func (b *bench) rounds(ctx context.Context) error {
 		if failed += r.errors; wrong == nil {
 			wrong = r.first
 		}
+		operations += r.operations()
 		b.table.row(strconv.Itoa(i+1), r)
 	}
 	verdict := ""
 	if b.load.gate != "" {
 		verdict = "PASS"
-		if failed > 0 || b.table.operations() == 0 {
+		if failed > 0 || operations == 0 {
 			verdict = "FAIL"
 		}
 	}
@@ -182,7 +215,44 @@ func (b *bench) plan() error {
 	case c.URL == "" && (c.Nodes != "" || c.Metrics != "" || c.PID != 0):
 		return usage("nodes, metrics and pid are of a server that runs already: give its url")
 	}
+	if err := b.planWatching(); err != nil {
+		return err
+	}
 	return b.planNodes()
+}
+
+// planWatching checks and fills in what workloads of subscriptions alone have.
+func (b *bench) planWatching() error {
+	c := &b.cfg
+	if c.Queue < 0 || c.Queue > 1<<30 {
+		return usage("queue %d: give 1 or more", c.Queue)
+	}
+	if b.load.watch == nil {
+		if c.Queue != 0 || c.Field != "" {
+			return usage("%s has no queues and no field: they are for subscriptions", b.load.name)
+		}
+		return nil
+	}
+	w := *b.load.watch
+	b.load.watch = &w
+	if c.Queue != 0 {
+		w.queue = uint32(c.Queue)
+	}
+	switch {
+	case c.Field != "" && c.Field != FieldModbus:
+		return usage("field %q: there is %s", c.Field, FieldModbus)
+	case c.Field != "" && c.URL != "":
+		return usage("field is for a gateway of the bench's own: leave the url out")
+	case c.Field != "" && w.twoWay:
+		return usage("%s has text, which the simulated device does not change: leave the field out", b.load.name)
+	}
+	if w.twoWay {
+		w.plan(c)
+	}
+	if c.Count != 0 && w.mover == byServer && !w.twoWay {
+		w.items = c.Count
+	}
+	return nil
 }
 
 // planNodes lists the nodes that the workload uses.
@@ -218,13 +288,27 @@ func (b *bench) planNodes() error {
 type group struct {
 	kind  tag.Kind
 	count int
+	label string // of their names; "": their type
+	wave  string // by which a gateway of its own moves them, as a site file writes it; "": not at all
 }
 
+func (g *group) typeName() string { return tag.Type{Kind: g.kind}.String() }
+
 // name is a node's name at a gateway of its own.
-func (g group) name(i int) string { return tag.Type{Kind: g.kind}.String() + "_" + strconv.Itoa(i) }
+func (g *group) name(i int) string { return g.stem() + "_" + strconv.Itoa(i) }
+
+func (g *group) stem() string {
+	if g.label != "" {
+		return g.label
+	}
+	return g.typeName()
+}
 
 // groups are the workload's nodes, or what Config says instead.
 func (b *bench) groups() []group {
+	if w := b.load.watch; w != nil && w.twoWay {
+		return w.groups()
+	}
 	groups := append([]group(nil), b.load.groups...)
 	for i := range groups {
 		if b.cfg.Kind != tag.Null {
@@ -247,6 +331,15 @@ func (b *bench) heading() string {
 	if len(b.nodes) > 0 {
 		s += fmt.Sprintf(", %d nodes", len(b.nodes))
 	}
+	if w := b.load.watch; w != nil {
+		s += fmt.Sprintf("; %d items, queue %d, publishing %v, %d requests in flight a session", c.Sessions*len(b.items(0)), w.queue, w.publishing, w.requests)
+	}
+	if c.Field != "" {
+		s += ", values polled by " + c.Field
+	}
+	if b.own != nil {
+		s += "; " + b.limits()
+	}
 	if c.Scale != 1 {
 		s += fmt.Sprintf("; SCALED by %v", c.Scale)
 	}
@@ -258,7 +351,7 @@ func (b *bench) facts() []fact {
 	c := &b.cfg
 	return []fact{
 		{"workload", b.load.name}, {"url", c.URL}, {"security", c.Security}, {"sessions", c.Sessions}, {"nodes", len(b.nodes)},
-		{"random", c.Random}, {"seconds", c.Duration.Seconds()}, {"warmup_seconds", c.Warmup.Seconds()}, {"scale", c.Scale},
+		{"random", c.Random}, {"queue", c.Queue}, {"field", c.Field}, {"seconds", c.Duration.Seconds()}, {"warmup_seconds", c.Warmup.Seconds()}, {"scale", c.Scale},
 	}
 }
 

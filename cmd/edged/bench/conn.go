@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/gopcua/opcua/ua"
@@ -49,7 +50,7 @@ type conn struct {
 	// Receiving.
 	in    []byte
 	r, w  int      // in[r:w] has not been taken
-	whole []byte   // of several chunks
+	parts []byte   // of a message of several chunks
 	last  uint32   // sequence number
 	recv  [2]token // the newest, and the one before
 }
@@ -75,13 +76,30 @@ func (c *conn) stamp(q *request, now time.Time) {
 
 func (c *conn) write(kind string, body []byte) error {
 	c.pack(kind, body)
-	_, err := c.sock.Write(c.out)
+	return c.flush()
+}
+
+// queue puts q behind what flush will send, and returns its request id.
+func (c *conn) queue(q *request, now time.Time) uint32 {
+	c.stamp(q, now)
+	c.pack("MSG", q.body)
+	return c.id
+}
+
+// flush sends what was packed, by one call of the system.
+func (c *conn) flush() error {
+	out := c.out
+	c.out = out[:0]
+	if len(out) == 0 {
+		return nil
+	}
+	_, err := c.sock.Write(out)
 	return err
 }
 
-// pack puts a message into out, in as many chunks as it needs, to be sent by one call of the system.
+// pack appends a message to out, in as many chunks as it needs.
 func (c *conn) pack(kind string, body []byte) {
-	out := c.out[:0]
+	out := c.out
 	for {
 		part, mark := body, "F"
 		if len(part) > c.body {
@@ -110,7 +128,7 @@ func (c *conn) pack(kind string, body []byte) {
 // receive waits for the next message, which is good until the next call, and returns the id of its request. An answer to
 // a renewal is taken in on the way.
 func (c *conn) receive() (uint32, []byte, error) {
-	c.whole = c.whole[:0]
+	c.parts = c.parts[:0]
 	for {
 		b, err := c.next()
 		if err != nil {
@@ -132,14 +150,14 @@ func (c *conn) receive() (uint32, []byte, error) {
 			return 0, nil, err
 		case b[3] == 'A':
 			return 0, nil, fmt.Errorf("the server gave up its answer: %w", peerError(part))
-		case b[3] == 'F' && len(c.whole) == 0:
+		case b[3] == 'F' && len(c.parts) == 0:
 			return id, part, nil
-		case len(c.whole)+len(part) > maxMessage:
+		case len(c.parts)+len(part) > maxMessage:
 			return 0, nil, fmt.Errorf("an answer of more than %d bytes", maxMessage)
 		}
-		c.whole = append(c.whole, part...)
+		c.parts = append(c.parts, part...)
 		if b[3] == 'F' {
-			return id, c.whole, nil
+			return id, c.parts, nil
 		}
 	}
 }
@@ -149,8 +167,13 @@ func (c *conn) next() ([]byte, error) {
 	for {
 		if c.w-c.r >= 8 {
 			size := binary.LittleEndian.Uint32(c.in[c.r+4:])
-			if size < 8 || size > uint32(len(c.in)) {
-				return nil, fmt.Errorf("a chunk of %d bytes where at most %d were agreed", size, len(c.in))
+			if size < 8 || size > bufferSize {
+				return nil, fmt.Errorf("a chunk of %d bytes where at most %d were agreed", size, bufferSize)
+			}
+			if int(size) > len(c.in) {
+				in := make([]byte, bufferSize)
+				c.w, c.r = copy(in, c.in[c.r:c.w]), 0
+				c.in = in
 			}
 			if c.w-c.r >= int(size) {
 				b := c.in[c.r : c.r+int(size)]
@@ -167,6 +190,28 @@ func (c *conn) next() ([]byte, error) {
 		if c.w += n; n == 0 && err != nil {
 			return nil, err
 		}
+	}
+}
+
+// arrived reports whether the next chunk has arrived already.
+func (c *conn) arrived() bool {
+	return c.w-c.r >= 8 && uint32(c.w-c.r) >= binary.LittleEndian.Uint32(c.in[c.r+4:])
+}
+
+// inputs are the buffers of connections that have much to receive for a while.
+var inputs = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
+// restBuffer is what a connection has that receives little.
+const restBuffer = 512
+
+// rest gives the large buffer away, until a chunk needs one: of ten thousand sessions most have nothing to receive.
+func (c *conn) rest() {
+	small := make([]byte, max(restBuffer, c.w-c.r))
+	big := c.in
+	c.w, c.r = copy(small, c.in[c.r:c.w]), 0
+	c.in, c.out, c.parts = small, nil, nil
+	if len(big) == bufferSize {
+		inputs.Put((*[bufferSize]byte)(big))
 	}
 }
 
@@ -226,7 +271,9 @@ func (c *conn) ask(q *request, now time.Time) (id uint32, body []byte, err error
 	}
 	c.stamp(q, now)
 	c.pack("MSG", q.body)
-	n, err := c.sock.exchange(c.out, c.in[c.w:])
+	out := c.out
+	c.out = out[:0]
+	n, err := c.sock.exchange(out, c.in[c.w:])
 	if err != nil {
 		return 0, nil, err
 	}

@@ -116,7 +116,7 @@ func (p *peer) dial(ctx context.Context) (*conn, error) {
 	}
 	end, _ := ctx.Deadline()
 	sock.SetDeadline(end)
-	c := &conn{sock: newSocket(sock), peer: p, in: make([]byte, bufferSize), chunk: bufferSize}
+	c := &conn{sock: newSocket(sock), peer: p, in: inputs.Get().(*[bufferSize]byte)[:], chunk: bufferSize}
 	if err := c.hello(); err != nil {
 		sock.Close()
 		return nil, fmt.Errorf("%s: hello: %w", p.addr, err)

@@ -29,6 +29,9 @@ type sample struct {
 	alloc  float64 // bytes that the server has allocated
 	gc     float64 // collections
 	pause  float64 // seconds of them in which the server stood still
+
+	discarded   float64 // notifications that the server counts as not delivered: overwritten in a queue
+	unaccounted float64 // notifications that its ledger cannot account for
 }
 
 // at waits until t and takes a sample. Fetching metrics costs the server some work: the first sample of a round begins
@@ -48,7 +51,7 @@ func (p *probe) at(ctx context.Context, t time.Time, first bool) sample {
 	s.fetched(ctx, p.metrics)
 	again.fetched(ctx, p.metrics)
 	s.alloc = again.alloc + (again.alloc - s.alloc)
-	s.gc, s.pause = again.gc, again.pause
+	s.gc, s.pause, s.discarded, s.unaccounted = again.gc, again.pause, again.discarded, again.unaccounted
 	s.process(p.pid)
 	return s
 }
@@ -56,7 +59,10 @@ func (p *probe) at(ctx context.Context, t time.Time, first bool) sample {
 func (s *sample) process(pid int) {
 	s.cpu, s.rss = math.NaN(), math.NaN()
 	if pid != 0 {
-		s.cpu, s.rss = cpuOf(strconv.Itoa(pid)), rssOf(pid)
+		if s.cpu = cpuClock(pid); math.IsNaN(s.cpu) {
+			s.cpu = cpuOf(strconv.Itoa(pid))
+		}
+		s.rss = rssOf(pid)
 	}
 	s.client = cpuOf("self")
 }
@@ -110,7 +116,7 @@ const metricsLimit = 4 << 20
 
 // fetched sets what a Go program's metrics say.
 func (s *sample) fetched(ctx context.Context, url string) {
-	s.alloc, s.gc, s.pause = math.NaN(), math.NaN(), math.NaN()
+	s.alloc, s.gc, s.pause, s.discarded, s.unaccounted = math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()
 	if url == "" {
 		return
 	}
@@ -130,8 +136,12 @@ func (s *sample) fetched(ctx context.Context, url string) {
 }
 
 func (s *sample) parse(r io.Reader) {
+	overflowed, coalesced := math.NaN(), math.NaN()
 	wanted := map[string]*float64{
 		"go_memstats_alloc_bytes_total": &s.alloc, "go_gc_duration_seconds_count": &s.gc, "go_gc_duration_seconds_sum": &s.pause,
+		"edged_unaccounted": &s.unaccounted,
+		`edged_notifications_discarded_total{reason="overflow"}`:  &overflowed,
+		`edged_notifications_discarded_total{reason="coalesced"}`: &coalesced,
 	}
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), " ")
@@ -143,6 +153,7 @@ func (s *sample) parse(r io.Reader) {
 			*to = v
 		}
 	}
+	s.discarded = overflowed + coalesced
 }
 
 // listenerOf is the process of this machine that listens on a TCP port, or 0. Another user's is not found.

@@ -22,24 +22,72 @@ const ownDevice = "load"
 // spareSessions are those that a gateway of its own allows beside the workload's: they are for whoever looks on.
 const spareSessions = 10
 
-// site is the site file of a gateway of its own: nothing but tags in memory.
-func (b *bench) site() string {
+// What a gateway allows by itself.
+const (
+	defaultSessions      = 100
+	defaultSubscriptions = 1000
+	defaultItems         = 500_000
+)
+
+// limits are those of a gateway of its own, as its site file writes them: what the workload needs, where that is more
+// than a gateway allows by itself.
+func (b *bench) limits() string {
+	sessions, subs, items := b.cfg.Sessions+1+spareSessions, 0, 0
+	if w := b.load.watch; w != nil {
+		subs, items = b.cfg.Sessions*w.subscriptions, b.cfg.Sessions*w.subscriptions*w.items
+	}
+	var parts []string
+	if sessions > defaultSessions {
+		parts = append(parts, fmt.Sprintf("sessions: %d, connections: %d", sessions, sessions+spareSessions))
+	}
+	if subs > defaultSubscriptions {
+		parts = append(parts, fmt.Sprintf("subscriptions: %d", subs+spareSessions))
+	}
+	if items > defaultItems {
+		parts = append(parts, fmt.Sprintf("monitored_items: %d", items))
+	}
+	if len(parts) == 0 {
+		return "default limits"
+	}
+	return "limits: {" + strings.Join(parts, ", ") + "}"
+}
+
+// site is the site file of a gateway of its own: tags in memory, which move unless they are to stand still, or those of
+// a simulated device.
+func (b *bench) site(still bool) string {
 	var s strings.Builder
-	sessions := b.cfg.Sessions + 1 + spareSessions
-	fmt.Fprintf(&s, `server:
+	s.WriteString(`server:
   listen: 127.0.0.1:0
   name: edged bench
   security: {policies: [None, Basic256Sha256, Aes128_Sha256_RsaOaep, Aes256_Sha256_RsaPss], modes: [SignAndEncrypt], anonymous: write, trust_all: true}
-  limits: {sessions: %d, connections: %d}
-web: {listen: "127.0.0.1:0"}
-devices:
-  - name: %s
-    driver: memory
-    tags:
-`, sessions, sessions+spareSessions, ownDevice)
-	for _, g := range b.groups() {
-		kind := tag.Type{Kind: g.kind}
-		fmt.Fprintf(&s, "      - {name: \"%s_{n}\", repeat: %d, type: %s, access: readwrite}\n", kind, g.count, kind)
+`)
+	if l := b.limits(); strings.HasPrefix(l, "limits:") {
+		s.WriteString("  " + l + "\n")
+	}
+	s.WriteString("web: {listen: \"127.0.0.1:0\"}\n")
+	if b.plant != nil {
+		fmt.Fprintf(&s, "buses:\n  - {name: field, url: %q, timeout: 5s}\n", b.plant.sim.Lines()[0].URL())
+	}
+	fmt.Fprintf(&s, "devices:\n  - name: %s\n", ownDevice)
+	if b.plant == nil {
+		s.WriteString("    driver: memory\n")
+	} else {
+		fmt.Fprintf(&s, "    driver: modbus\n    bus: field\n    unit: 1\n    poll: %v\n", b.poll())
+	}
+	s.WriteString("    tags:\n")
+	for i, g := range b.groups() {
+		fmt.Fprintf(&s, "      - {name: \"%s_{n}\", repeat: %d, type: %s", g.stem(), g.count, g.typeName())
+		switch {
+		case b.plant != nil:
+			fmt.Fprintf(&s, ", address: \"holding:%d\"}\n", b.plant.groups[i].at)
+			continue
+		case g.wave != "" && !still:
+			s.WriteString(", wave: " + g.wave)
+		}
+		if g.kind == tag.String {
+			s.WriteString(", value: \"0\"")
+		}
+		s.WriteString(", access: readwrite}\n")
 	}
 	return s.String()
 }
@@ -48,6 +96,7 @@ devices:
 type server struct {
 	cmd     *exec.Cmd
 	dir     string
+	file    string // site file
 	url     string
 	metrics string
 	log     *serverLog
@@ -62,13 +111,12 @@ func startServer(ctx context.Context, program, site string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{dir: dir}
-	file := filepath.Join(dir, "site.yaml")
-	if err := os.WriteFile(file, []byte(site), 0o600); err != nil {
+	s := &server{dir: dir, file: filepath.Join(dir, "site.yaml")}
+	if err := os.WriteFile(s.file, []byte(site), 0o600); err != nil {
 		os.RemoveAll(dir)
 		return nil, err
 	}
-	s.cmd = exec.Command(program, "--log-format", "json", "run", "--config", file, "--data", filepath.Join(dir, "data"))
+	s.cmd = exec.Command(program, "--log-format", "json", "run", "--config", s.file, "--data", filepath.Join(dir, "data"))
 	errs, err := s.cmd.StderrPipe()
 	if err == nil {
 		err = s.cmd.Start()
@@ -100,6 +148,18 @@ func startServer(ctx context.Context, program, site string) (*server, error) {
 		}
 	}
 	return s, nil
+}
+
+// reload has the gateway take another site file.
+func (s *server) reload(site string) error {
+	next := s.file + ".next"
+	if err := os.WriteFile(next, []byte(site), 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(next, s.file); err != nil {
+		return err
+	}
+	return s.cmd.Process.Signal(syscall.SIGHUP)
 }
 
 // stop ends the gateway and removes what it kept.

@@ -17,12 +17,12 @@ type fact struct {
 }
 
 // column is one figure of a round. A figure that is not known is NaN.
-type column struct {
+type column[R any] struct {
 	name     string
 	decimals int
 	total    bool // the last row has the sum, not the median
 	optional bool // left out where no round has it
-	of       func(r *result) float64
+	of       func(r R) float64
 }
 
 // operations are all requests that were answered in the measured time.
@@ -40,7 +40,7 @@ func orNaN(v float64, known bool) float64 {
 }
 
 // columns are the table, from left to right. An operation is a request with its answer.
-var columns = []column{
+var columns = []column[*result]{
 	{name: "rate", of: func(r *result) float64 { return float64(r.reads.sum) / r.seconds }},
 	{name: "values/s", optional: true, of: func(r *result) float64 {
 		return orNaN(float64(r.reads.sum)*float64(r.values)/r.seconds, r.values > 1)
@@ -61,16 +61,17 @@ var columns = []column{
 }
 
 // table prints rounds as they end, for people or for scripts: then an object a line, whose keys are the columns.
-type table struct {
+type table[R any] struct {
 	out     io.Writer
 	json    bool
 	heading string
 	facts   []fact
-	rounds  []*result
-	shown   []column
+	columns []column[R]
+	rounds  []R
+	shown   []column[R]
 }
 
-func (t *table) row(name string, r *result) {
+func (t *table[R]) row(name string, r R) {
 	if len(t.rounds) == 0 {
 		t.begin(r)
 	}
@@ -83,8 +84,8 @@ func (t *table) row(name string, r *result) {
 }
 
 // begin chooses the columns by the first round.
-func (t *table) begin(r *result) {
-	for _, c := range columns {
+func (t *table[R]) begin(r R) {
+	for _, c := range t.columns {
 		if !c.optional || !math.IsNaN(c.of(r)) {
 			t.shown = append(t.shown, c)
 		}
@@ -92,7 +93,9 @@ func (t *table) begin(r *result) {
 	if t.json {
 		return
 	}
-	fmt.Fprintln(t.out, t.heading)
+	if t.heading != "" {
+		fmt.Fprintln(t.out, t.heading)
+	}
 	var line strings.Builder
 	fmt.Fprintf(&line, "%-8s", "round")
 	for _, c := range t.shown {
@@ -101,10 +104,10 @@ func (t *table) begin(r *result) {
 	fmt.Fprintln(t.out, line.String())
 }
 
-func (c *column) width() int { return max(len(c.name), 8) }
+func (c *column[R]) width() int { return max(len(c.name), 8) }
 
 // end prints the median of the rounds, and the verdict with what it is about.
-func (t *table) end(verdict, gate string) {
+func (t *table[R]) end(verdict, gate string) {
 	values := make([]float64, len(t.shown))
 	for i, c := range t.shown {
 		all := make([]float64, len(t.rounds))
@@ -125,15 +128,7 @@ func (t *table) end(verdict, gate string) {
 	}
 }
 
-// operations are those of all rounds.
-func (t *table) operations() (n float64) {
-	for _, r := range t.rounds {
-		n += r.operations()
-	}
-	return n
-}
-
-func (t *table) print(name string, values []float64, verdict string) {
+func (t *table[R]) print(name string, values []float64, verdict string) {
 	var line strings.Builder
 	if t.json {
 		t.printJSON(&line, name, values, verdict)
@@ -146,7 +141,7 @@ func (t *table) print(name string, values []float64, verdict string) {
 	fmt.Fprintln(t.out, line.String())
 }
 
-func (t *table) printJSON(line *strings.Builder, name string, values []float64, verdict string) {
+func (t *table[R]) printJSON(line *strings.Builder, name string, values []float64, verdict string) {
 	facts := append(slices.Clone(t.facts), fact{"round", name})
 	if verdict != "" {
 		facts = append(facts, fact{"verdict", verdict})
@@ -164,7 +159,7 @@ func (t *table) printJSON(line *strings.Builder, name string, values []float64, 
 	line.WriteByte('}')
 }
 
-func (c *column) text(v float64, unknown string) string {
+func (c *column[R]) text(v float64, unknown string) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return unknown
 	}

@@ -32,7 +32,7 @@ func rounds(known bool) []*result {
 
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
-	tb := &table{out: &out, heading: "load-read: two rounds"}
+	tb := &table[*result]{out: &out, columns: columns, heading: "load-read: two rounds"}
 	for i, r := range rounds(true) {
 		tb.row(string(rune('1'+i)), r)
 	}
@@ -52,7 +52,7 @@ FAIL (0 errors)
 // For scripts: an object a line, its keys the columns, null for what is not known.
 func TestTableForScripts(t *testing.T) {
 	var out bytes.Buffer
-	tb := &table{out: &out, json: true, facts: []fact{{"workload", "load-read"}, {"scale", 0.1}}}
+	tb := &table[*result]{out: &out, columns: columns, json: true, facts: []fact{{"workload", "load-read"}, {"scale", 0.1}}}
 	for i, r := range rounds(false) {
 		tb.row(string(rune('1'+i)), r)
 	}

@@ -24,6 +24,7 @@ type workload struct {
 	request  int     // nodes in one request
 	make     func(c *conn, nodes []node) *request
 	writer   time.Duration // pause of one more session, which writes all nodes; 0: there is none
+	watch    *watching     // nil: it has no subscriptions
 	gate     string        // what PASS means; "": there is no gate
 }
 
@@ -31,13 +32,16 @@ type workload struct {
 const theAnswer = 42
 
 // scalars are the nodes of load-read.
-var scalars = []group{{tag.Int16, 100}, {tag.Int32, 100}, {tag.Int64, 100}, {tag.Uint16, 100}, {tag.Uint32, 100}, {tag.Uint64, 100}}
+var scalars = []group{
+	{kind: tag.Int16, count: 100}, {kind: tag.Int32, count: 100}, {kind: tag.Int64, count: 100},
+	{kind: tag.Uint16, count: 100}, {kind: tag.Uint32, count: 100}, {kind: tag.Uint64, count: 100},
+}
 
 // harness is what the harness-* workloads have in common: closed loop, one request in flight.
 func harness(name, help string, nodes int, make func(c *conn, nodes []node) *request) workload {
 	return workload{
 		name: name, help: help, sessions: 20, security: SecurityNone, warmup: 6 * time.Second, duration: 12 * time.Second, rounds: 3,
-		groups: []group{{tag.Int32, 1000}}, request: nodes, make: make,
+		groups: []group{{kind: tag.Int32, count: 1000}}, request: nodes, make: make,
 	}
 }
 
@@ -52,6 +56,62 @@ var workloads = []workload{
 		security: SecurityBasic256Sha256, pause: 10 * time.Millisecond, duration: time.Minute, rounds: 1,
 		groups: scalars, request: 600, make: makeRead, writer: 15 * time.Millisecond, gate: "0 errors",
 	},
+	{
+		name: "load-sessions", help: "10,000 sessions (--sessions) with one subscription and one item each, all on one value",
+		sessions: 10_000, security: SecurityBasic256Sha256, duration: time.Minute, rounds: 1,
+		groups: []group{{kind: tag.Int32, count: 1}}, gate: "all connect, and each receives up to the last value",
+		watch: &watching{
+			subscriptions: 1, items: 1, publishing: time.Second, queue: 1, requests: 1, mover: byPeriod, pause: 500 * time.Millisecond,
+			judge: judgeSessions,
+		},
+	},
+	loadSubscribe("load-subscribe", "450,000 items on 600 values, which change every 150 ms", 1, judgeNearly,
+		"more than 99 % arrive, and what is missing was overwritten in a queue of one, as the ledger counts it"),
+	loadSubscribe("load-subscribe-queued", "the same with queue 10", 10, judgeAll, "all arrive, without an Overflow bit"),
+	{
+		name: "harness-sub", help: "10,000 items on 1,000 values, which change twice in a publishing interval", sessions: 20,
+		security: SecurityNone, duration: 12 * time.Second, rounds: 3, groups: []group{{kind: tag.Int32, count: 1000}},
+		gate: "all arrive that the queue holds",
+		watch: &watching{
+			subscriptions: 5, items: 100, publishing: 100 * time.Millisecond, queue: 1, requests: 10, mover: byPeriod,
+			pause: 50 * time.Millisecond, judge: judgeHeld,
+		},
+	},
+	{
+		name: "harness-counters", help: "1,000 counters (--count) that step every 10 ms, published every second", sessions: 1,
+		security: SecurityNone, duration: 12 * time.Second, rounds: 3,
+		groups: []group{{kind: tag.Uint64, count: 1000, wave: "{kind: counter, every: 10ms}"}},
+		gate:   "every change of every counter arrives",
+		watch: &watching{
+			subscriptions: 1, items: 1000, publishing: time.Second, queue: 200, requests: 5, mover: byServer,
+			pause: 10 * time.Millisecond, judge: judgeAll,
+		},
+	},
+	twoWay("two-way", "20,000 texts change at the server and 20,000 at the client, each once a second", time.Minute),
+	twoWay("two-way-soak", "the same for 15 minutes, then both sides hold the same", 15*time.Minute),
+}
+
+// loadSubscribe is the load of 450,000 items.
+func loadSubscribe(name, help string, queue uint32, judge func(*watched) string, gate string) workload {
+	return workload{
+		name: name, help: help, sessions: 50, security: SecurityBasic256Sha256, duration: time.Minute, rounds: 1, groups: scalars, gate: gate,
+		watch: &watching{
+			subscriptions: 15, items: 600, publishing: 100 * time.Millisecond, queue: queue, requests: 15,
+			mover: byPause, pause: 150 * time.Millisecond, judge: judge,
+		},
+	}
+}
+
+// twoWay is a client that receives and writes at the same time.
+func twoWay(name, help string, d time.Duration) workload {
+	return workload{
+		name: name, help: help, sessions: 1, security: SecurityNone, warmup: 10 * time.Second, duration: d, rounds: 1,
+		gate: "all arrive, both ways",
+		watch: &watching{
+			publishing: 50 * time.Millisecond, sampling: -1, queue: 1, requests: 41, mover: byServer, pause: time.Second, each: true,
+			twoWay: true, judge: judgeTwoWay,
+		},
+	}
 }
 
 func encrypted(w workload) workload {

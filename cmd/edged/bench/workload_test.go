@@ -29,6 +29,13 @@ func TestWorkloads(t *testing.T) {
 		{"harness-write100", 20, SecurityNone, 6 * time.Second, 12 * time.Second, 3, 1000, 100, false},
 		{"harness-browse", 20, SecurityNone, 6 * time.Second, 12 * time.Second, 3, 1000, 1, false},
 		{"load-read", 50, SecurityBasic256Sha256, 0, time.Minute, 1, 600, 600, true},
+		{"load-sessions", 10_000, SecurityBasic256Sha256, 0, time.Minute, 1, 1, 1, true},
+		{"load-subscribe", 50, SecurityBasic256Sha256, 0, time.Minute, 1, 600, 9000, true},
+		{"load-subscribe-queued", 50, SecurityBasic256Sha256, 0, time.Minute, 1, 600, 9000, true},
+		{"harness-sub", 20, SecurityNone, 0, 12 * time.Second, 3, 1000, 500, true},
+		{"harness-counters", 1, SecurityNone, 0, 12 * time.Second, 3, 1000, 1000, true},
+		{"two-way", 1, SecurityNone, 10 * time.Second, time.Minute, 1, 40_000, 40_000, true},
+		{"two-way-soak", 1, SecurityNone, 10 * time.Second, 15 * time.Minute, 1, 40_000, 40_000, true},
 	}
 	if len(rows) != len(Workloads()) {
 		t.Errorf("workloads %v", Workloads())
@@ -43,7 +50,11 @@ func TestWorkloads(t *testing.T) {
 			c.Rounds != row.rounds || len(b.nodes) != row.nodes || (b.load.gate != "") != row.gate {
 			t.Errorf("%s: %+v, %d nodes, gate %q", row.name, c, len(b.nodes), b.load.gate)
 		}
-		if q := b.requests(&conn{}, 0)[0]; q.items != row.items {
+		if b.load.watch != nil {
+			if n := len(b.items(0)); n != row.items {
+				t.Errorf("%s: %d items in a session, want %d", row.name, n, row.items)
+			}
+		} else if q := b.requests(&conn{}, 0)[0]; q.items != row.items {
 			t.Errorf("%s: %d items in a request, want %d", row.name, q.items, row.items)
 		}
 		if !strings.Contains(Help(), row.name) {
@@ -106,6 +117,22 @@ func TestPlan(t *testing.T) {
 		{"too few nodes", Config{Workload: "harness-read100", Count: 99}, "needs 100 nodes", nil},
 		{"a policy that is not known", Config{Workload: "harness-read1", Security: "Basic256"}, `security "Basic256"`, nil},
 		{"nodes of a gateway of its own", Config{Workload: "harness-read1", Nodes: "ns=1;i=%d"}, "give its url", nil},
+		{"a queue of its own", Config{Workload: "harness-sub", Queue: 2}, "", func(b *bench) bool { return b.load.watch.queue == 2 }},
+		{"the workload's queue stays", Config{Workload: "harness-sub"}, "", func(b *bench) bool { return b.load.watch.queue == 1 }},
+		{"fewer counters", Config{Workload: "harness-counters", Count: 7}, "", func(b *bench) bool { return len(b.items(0)) == 7 && len(b.nodes) == 7 }},
+		{"texts are shared out among 41 subscriptions", Config{Workload: "two-way"}, "", func(b *bench) bool {
+			w := b.load.watch
+			return w.subscriptions == 41 && w.items <= 1000 && b.nodes[20_000].id == wire.TextID(2, "load.last_0") && b.nodes[400].id == wire.TextID(2, "load.first1_0")
+		}},
+		{"fewer texts", Config{Workload: "two-way", Scale: 0.01}, "", func(b *bench) bool { return len(b.nodes) == 400 && b.cfg.Sessions == 1 }},
+		{"texts of another server", Config{Workload: "two-way", URL: "x", Nodes: "ns=1;i=%d", Count: 100}, "", func(b *bench) bool {
+			return len(b.nodes) == 200 && b.nodes[199].id == wire.NumericID(1, 199)
+		}},
+		{"a field of another server", Config{Workload: "harness-sub", URL: "x", Nodes: "ns=1;i=%d", Field: FieldModbus}, "leave the url out", nil},
+		{"a field of texts", Config{Workload: "two-way", Field: FieldModbus}, "leave the field out", nil},
+		{"another field", Config{Workload: "harness-sub", Field: "profinet"}, "there is modbus", nil},
+		{"a queue without subscriptions", Config{Workload: "harness-read1", Queue: 2}, "for subscriptions", nil},
+		{"a queue below 0", Config{Workload: "harness-sub", Queue: -1}, "queue -1", nil},
 		{"less than nothing", Config{Workload: "harness-read1", Rounds: -1}, "are positive", nil},
 	}
 	for _, row := range rows {
