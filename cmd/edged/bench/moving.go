@@ -298,7 +298,8 @@ func (x *writer) sendGathered(waiting []changed) []changed {
 	x.text()
 	for _, c := range waiting[:n] {
 		for i := range part {
-			x.add(c.tick%ticks*part+i, uint32(c.tick/ticks+1))
+			at := c.tick%ticks*part + i
+			x.add(at, x.last[at]+1) // not the tick, which may be left out
 		}
 	}
 	if x.send(x.one, time.Now()); x.err != nil {
