@@ -87,10 +87,11 @@ func (i *identity) String() string {
 // tokenPolicies are the user tokens that an endpoint takes (Part 4, 7.41). Passwords are encrypted at each of them: by the
 // endpoint's policy, or, where it has none, by one that old clients have too (field report C7).
 func (s *Server) tokenPolicies(endpoint string) (all []*ua.UserTokenPolicy) {
-	if s.cfg.Anonymous != 0 {
+	may := s.access.Load()
+	if may.anonymous != 0 {
 		all = append(all, &ua.UserTokenPolicy{PolicyID: anonymousPolicy, TokenType: ua.UserTokenTypeAnonymous})
 	}
-	if s.cfg.Users == nil || s.cfg.Certificate == nil {
+	if may.users == nil || s.cfg.Certificate == nil {
 		return all
 	}
 	uri := endpoint
@@ -98,7 +99,7 @@ func (s *Server) tokenPolicies(endpoint string) (all []*ua.UserTokenPolicy) {
 		uri = ua.SecurityPolicyURIBasic256Sha256
 	}
 	name := uri[len(ua.SecurityPolicyURIPrefix):]
-	passwords, certificates := s.cfg.Users.Offers()
+	passwords, certificates := may.users.Offers()
 	if passwords {
 		all = append(all, &ua.UserTokenPolicy{PolicyID: userNamePolicy + name, TokenType: ua.UserTokenTypeUserName, SecurityPolicyURI: uri})
 	}
@@ -111,7 +112,7 @@ func (s *Server) tokenPolicies(endpoint string) (all []*ua.UserTokenPolicy) {
 // tokenPolicy is the security policy of a token's PolicyId, or "". One of another endpoint is taken too: clients keep what
 // they learnt before the site was changed.
 func (s *Server) tokenPolicy(prefix, id string) string {
-	if len(id) <= len(prefix) || id[:len(prefix)] != prefix || s.cfg.Users == nil || s.cfg.Certificate == nil {
+	if len(id) <= len(prefix) || id[:len(prefix)] != prefix || s.access.Load().users == nil || s.cfg.Certificate == nil {
 		return ""
 	}
 	uri := ua.SecurityPolicyURIPrefix + id[len(prefix):]
@@ -151,10 +152,11 @@ func (s *Server) identify(ch *channel.Channel, nonce []byte, req *ua.ActivateSes
 }
 
 func (s *Server) anonymous() (*identity, *login, ua.StatusCode) {
-	if s.cfg.Anonymous == 0 {
+	rights := s.access.Load().anonymous
+	if rights == 0 {
 		return nil, nil, ua.StatusBadIdentityTokenRejected
 	}
-	return &identity{by: byNobody, rights: s.cfg.Anonymous &^ address.MayAudit}, nil, ua.StatusGood
+	return &identity{by: byNobody, rights: rights &^ address.MayAudit}, nil, ua.StatusGood
 }
 
 // login is a user name whose password has to be checked.
@@ -183,7 +185,7 @@ func (s *Server) check(ctx context.Context, ch *channel.Channel, l *login) (*ide
 			password = p
 		}
 	}
-	u, _ := s.cfg.Users.ByName(l.user)
+	u, _ := s.access.Load().byName(l.user)
 	err := s.door.Try(ctx, &session.Attempt{User: l.user, Hash: u.Password, Password: password, From: origins(ch)})
 	if err != nil {
 		return nil, err
@@ -231,7 +233,7 @@ func (s *Server) certificate(ch *channel.Channel, nonce []byte, t *ua.X509Identi
 		return nil, ua.StatusBadIdentityTokenInvalid
 	}
 	print := pki.ThumbprintOf(cert.Raw)
-	u, known := s.cfg.Users.ByCertificate(print)
+	u, known := s.access.Load().byCertificate(print)
 	if now := time.Now(); !known || now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
 		return nil, ua.StatusBadIdentityTokenRejected
 	}
@@ -241,37 +243,70 @@ func (s *Server) certificate(ch *channel.Channel, nonce []byte, t *ua.X509Identi
 	return &identity{by: byCertificate, user: u.Name, print: print, rights: u.Rights}, ua.StatusGood
 }
 
-// CheckUsers looks at the users of all sessions again: the sessions of one who was removed end, and one whose roles changed
-// has the new ones.
-func (s *Server) CheckUsers() {
-	if s.cfg.Users == nil {
-		return
+func (a *access) byName(name string) (User, bool) {
+	if a.users == nil {
+		return User{}, false
 	}
+	return a.users.ByName(name)
+}
+
+func (a *access) byCertificate(print pki.Thumbprint) (User, bool) {
+	if a.users == nil {
+		return User{}, false
+	}
+	return a.users.ByCertificate(print)
+}
+
+// find is the user of an identity as he is now; false: he may no longer log in.
+func (a *access) find(who *identity) (rights address.Rights, ok bool) {
+	var u User
+	switch who.by {
+	case byNobody:
+		return a.anonymous &^ address.MayAudit, a.anonymous != 0
+	case byCertificate:
+		u, ok = a.byCertificate(who.print)
+	default:
+		u, ok = a.byName(who.user)
+	}
+	return u.Rights, ok && u.Name == who.user
+}
+
+// Authorize replaces Config.Anonymous and Config.Users, for sessions that there are as CheckUsers does, and has all of them
+// follow Permissions of nodes that have changed.
+func (s *Server) Authorize(anonymous address.Rights, users Users) {
+	s.access.Store(&access{anonymous, users})
 	for _, cl := range s.clients() {
-		s.checkUser(cl)
+		s.checkUser(cl, true)
 	}
 }
 
-func (s *Server) checkUser(cl *client) {
+// CheckUsers looks at the users of all sessions again: the sessions of one who was removed end, and one whose roles changed
+// has the new ones at once, in his subscriptions too. Waiting Publish requests of a session that ends are answered
+// BadSessionClosed, what comes later BadSessionIdInvalid.
+func (s *Server) CheckUsers() {
+	for _, cl := range s.clients() {
+		s.checkUser(cl, false)
+	}
+}
+
+// checkUser looks at one session's user. all says that nodes may have changed too.
+func (s *Server) checkUser(cl *client, all bool) {
 	cl.entering.Lock()
 	defer cl.entering.Unlock()
 	who := cl.who.Load()
-	if who == nil || who.by == byNobody {
+	if who == nil {
 		return
 	}
-	u, known := s.cfg.Users.ByName(who.user)
-	if who.by == byCertificate {
-		u, known = s.cfg.Users.ByCertificate(who.print)
-	}
-	if !known || u.Name != who.user {
+	allowed, ok := s.access.Load().find(who)
+	if !ok {
 		s.sessions.Revoke(cl.Session)
 		return
 	}
-	if u.Rights == who.rights {
+	if allowed == who.rights && !all {
 		return
 	}
 	now := *who
-	now.rights = u.Rights
+	now.rights = allowed
 	rights := now.rights &^ address.MayAudit
 	s.mu.Lock()
 	if cl.ch != nil {
@@ -280,6 +315,10 @@ func (s *Server) checkUser(cl *client) {
 	s.mu.Unlock()
 	cl.who.Store(&now)
 	cl.rights.Store(uint32(rights))
+	cl.pub.SetRights(rights)
+	if allowed != who.rights {
+		s.log.Info("rights of a session changed", "session", cl.Peer.Name, "user", who.String(), "roles", allowed.Roles().String())
+	}
 }
 
 // loginStatus is what a client is told of a log-in that failed.

@@ -120,11 +120,18 @@ type Server struct {
 	refusals chatter // of sessions that were not let in
 	writes   chatter // of what was written
 	door     *session.Door
+	access   atomic.Pointer[access]
 	stopping atomic.Bool
 	port     atomic.Int32 // of the newest TCP listener
 
 	mu    sync.Mutex                     // guards all below
 	bound map[*channel.Channel][]*client // sessions by the channel that they are bound to
+}
+
+// access is who may log in. It is immutable, and replaced by Authorize.
+type access struct {
+	anonymous address.Rights
+	users     Users // nil: there are none
 }
 
 // rejections are counters of ServerDiagnosticsSummary (Part 5, 12.9).
@@ -189,6 +196,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, space: cfg.Space, log: cfg.Log, door: session.NewDoor(), bound: map[*channel.Channel][]*client{}}
+	s.access.Store(&access{cfg.Anonymous, cfg.Users})
 	s.requests = make([]atomic.Uint64, len(services))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.endpoints = endpointsOf(&cfg)

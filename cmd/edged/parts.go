@@ -222,12 +222,20 @@ func (s *site) anonymous() address.Rights {
 }
 
 // userFile is who may log in with a user; nil: nobody.
-func (s *site) userFile(log *slog.Logger) uaserver.Users {
+func (s *site) userFile(log *slog.Logger) *userFile {
 	path := s.usersFile()
 	if path == "" {
 		return nil
 	}
 	return newUserFile(path, log)
+}
+
+// asUsers keeps a nil from becoming an interface that is none.
+func asUsers(u *userFile) uaserver.Users {
+	if u == nil {
+		return nil
+	}
+	return u
 }
 
 func channelLimits(l *limitSettings) channel.Limits {

@@ -36,8 +36,20 @@ type generation struct {
 	notes  []string // of the site
 	table  *tag.Table
 	field  *field
+	access accessSettings
 	// pending are the keys of the file that wait for a restart.
 	pending []string
+}
+
+// accessSettings are who may log in, and may do what where.
+type accessSettings struct {
+	anonymous, users string
+	roles            map[string]rolePatterns
+}
+
+func (s *site) access() accessSettings {
+	sec := &s.Server.Security
+	return accessSettings{sec.Anonymous, sec.Users, sec.Roles}
 }
 
 // failure is a site file that was not taken.
@@ -67,10 +79,14 @@ func (g *gateway) reload(next *site) error {
 	if len(pending) > 0 {
 		g.log.Warn("these keys of the site file take effect with a restart", "keys", strings.Join(pending, ", "))
 	}
+	access, err := g.admit(was.access, next)
+	if err != nil {
+		return err
+	}
 	d := f.diff
 	if d.none() && len(tags.Added)+len(tags.Removed)+len(tags.Changed) == 0 {
 		now := *was
-		now.pending = pending
+		now.pending, now.access = pending, access
 		g.config.Store(&now)
 		g.log.Info("nothing else in the site file differs from what runs", "generation", was.number)
 		return nil
@@ -83,7 +99,7 @@ func (g *gateway) reload(next *site) error {
 	if err := g.lines.apply(); err != nil {
 		g.log.Error("the nodes of the buses are those of before", "error", err)
 	}
-	g.config.Store(&generation{number: was.number + 1, at: time.Now(), notes: next.Notes, table: table, field: f, pending: pending})
+	g.config.Store(&generation{number: was.number + 1, at: time.Now(), notes: next.Notes, table: table, field: f, access: access, pending: pending})
 	g.log.Info("site file applied", "generation", was.number+1,
 		"tags", counts(len(tags.Added), len(tags.Removed), len(tags.Changed)),
 		"devices", d.devices.String(), "buses", d.buses.String())
@@ -93,6 +109,24 @@ func (g *gateway) reload(next *site) error {
 		}
 	}
 	return nil
+}
+
+// admit goes over to the site's users, roles and rights, where they differ from those of before: for sessions that there
+// are at once. An error has changed nothing.
+func (g *gateway) admit(was accessSettings, next *site) (accessSettings, error) {
+	now := next.access()
+	if reflect.DeepEqual(was, now) {
+		return was, nil
+	}
+	if err := g.tags.Permit(next.permissions()); err != nil {
+		return was, err
+	}
+	if was.users != now.users {
+		g.users.Store(next.userFile(g.log))
+	}
+	g.server.Authorize(next.anonymous(), asUsers(g.users.Load()))
+	g.log.Info("users and roles of the site file applied")
+	return now, nil
 }
 
 // counts says what a reload did to things of one kind.
@@ -263,6 +297,9 @@ func (f *follower) fail(err error) {
 // liveParts are the fields of a site that are applied while it runs, or are no setting.
 var liveParts = map[string]bool{"File": true, "Sum": true, "Buses": true, "Devices": true, "Tags": true, "Notes": true}
 
+// liveKeys are the keys of the other parts that are applied while it runs.
+var liveKeys = map[string]bool{"server.security.anonymous": true, "server.security.users": true, "server.security.roles": true}
+
 // restartKeys are the keys of the file whose values differ and take effect with a restart alone: all that no reload
 // applies.
 func restartKeys(running, next *site) []string {
@@ -279,7 +316,7 @@ func restartKeys(running, next *site) []string {
 // differing appends the keys below key whose values differ.
 func differing(keys []string, key string, a, b reflect.Value) []string {
 	if a.Kind() != reflect.Struct {
-		if !reflect.DeepEqual(a.Interface(), b.Interface()) {
+		if !liveKeys[key] && !reflect.DeepEqual(a.Interface(), b.Interface()) {
 			keys = append(keys, key)
 		}
 		return keys

@@ -74,6 +74,7 @@ type gateway struct {
 	page     *listening // nil: the site switches it off
 	since    time.Time
 
+	users  atomic.Pointer[userFile]   // nil: there are none; replaced by reload
 	config atomic.Pointer[generation] // as it is applied; replaced by reload
 	failed atomic.Pointer[failure]    // the last reload, if its file was not taken
 	hangup <-chan os.Signal           // SIGHUP; nil: the site file is not followed
@@ -108,16 +109,17 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	if g.fleet, err = drivers.NewFleet(f.Config); err != nil {
 		return nil, err
 	}
-	g.config.Store(&generation{number: 1, at: g.since, notes: s.Notes, table: table, field: f})
+	g.config.Store(&generation{number: 1, at: g.since, notes: s.Notes, table: table, field: f, access: s.access()})
 	g.tags.Join(g.fleet)
 	g.lines = &busNodes{space: g.space, buses: g.Buses, devices: g.Devices}
 	if err := g.lines.apply(); err != nil {
 		return nil, err
 	}
+	g.users.Store(s.userFile(log))
 	limits := &s.Server.Limits
 	g.server, err = uaserver.New(uaserver.Config{
 		Name: s.Server.Name, ApplicationURI: s.Server.ApplicationURI, Build: buildOf(), Hosts: pki.Hosts(),
-		Policies: s.policies(), Certificate: own.Own, Trust: trust, Anonymous: s.anonymous(), Users: s.userFile(log), Space: g.space,
+		Policies: s.policies(), Certificate: own.Own, Trust: trust, Anonymous: s.anonymous(), Users: asUsers(g.users.Load()), Space: g.space,
 		Limits:  uaserver.Limits{Sessions: limits.Sessions},
 		Channel: channelLimits(limits),
 		Subscription: subscription.Config{
@@ -172,11 +174,8 @@ func (g *gateway) run(ctx context.Context) {
 	if g.hangup != nil {
 		reloads.Go(func() { g.follow(ctx, g.hangup) })
 	}
-
 	sockets.Go(func() { g.checkUsers(socketCtx) })
-
 	<-ctx.Done()
-
 	notice := g.notice()
 	g.log.Info("gateway is shutting down", "seconds", notice.Seconds())
 	limit, cancel := context.WithTimeout(context.Background(), shutdownNotice+shutdownLimit)

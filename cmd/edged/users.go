@@ -21,7 +21,7 @@ import (
 // usersCommand is what a person does with the users of a gateway, which takes a changed file at once.
 type usersCommand struct {
 	Add    usersAdd    `cmd:"" help:"Add a user, with a password or a certificate."`
-	Remove usersRemove `cmd:"" help:"Remove a user, whose sessions end within 10 s."`
+	Remove usersRemove `cmd:"" help:"Remove a user, whose sessions end within 2 s."`
 	List   usersList   `cmd:"" help:"List the users with their roles."`
 	Passwd usersPasswd `cmd:"" help:"Set a user's password."`
 }

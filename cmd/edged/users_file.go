@@ -223,19 +223,26 @@ func (u *userFile) ByCertificate(print pki.Thumbprint) (uaserver.User, bool) {
 	return asUser(u.current().byPrint[print])
 }
 
-// usersEvery is how often the users of open sessions are looked at again.
-const usersEvery = 10 * time.Second
+// usersEvery is how often the file of users is looked at, and its sessions with it where it has changed. A look costs one
+// call of the system.
+const usersEvery = time.Second
 
-// checkUsers has who was removed lose his sessions, until ctx ends.
+// checkUsers has who was removed lose his sessions, and who was given other roles have them, until ctx ends.
 func (g *gateway) checkUsers(ctx context.Context) {
 	every := time.NewTicker(usersEvery)
 	defer every.Stop()
+	var seen *userBook
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-every.C:
-			g.server.CheckUsers()
+		}
+		if u := g.users.Load(); u != nil {
+			if book := u.current(); book != seen {
+				seen = book
+				g.server.CheckUsers()
+			}
 		}
 	}
 }

@@ -1,5 +1,7 @@
 package address
 
+import "strings"
+
 // Rights are what an identity may do with nodes that do not say who may (Permissions), and its Roles for those that do.
 type Rights uint16
 
@@ -32,6 +34,20 @@ const (
 	// Nobody makes a permission that no role has differ from one that is not given.
 	Nobody Roles = 1 << 7
 )
+
+// roleNames are the roles' names, in the order of their bits.
+var roleNames = [...]string{"Anonymous", "Observer", "Operator", "Engineer", "Admin"}
+
+// String names the roles.
+func (r Roles) String() string {
+	var names []string
+	for i, name := range roleNames {
+		if r&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
 
 // Permissions are the roles that may do something with a node (RolePermissions: Part 3, 5.2.9). The zero Permissions
 // leave it to each identity's Rights.

@@ -22,11 +22,19 @@ import (
 func (s *Space) Apply(table *tag.Table, devices []Device) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.apply(address.Change{}, table, devices)
+	return s.apply(address.Change{}, table, devices, s.permit)
+}
+
+// Permit goes over to other Permissions of all nodes (see Config), as Apply does. Sessions and MonitoredItems follow when
+// they are told.
+func (s *Space) Permit(permissions func(name string) address.Permissions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.apply(address.Change{}, s.table, s.devices, permissions)
 }
 
 // apply adds what differs to a change and carries it out. Call it with mu held, or before others know the Space.
-func (s *Space) apply(c address.Change, table *tag.Table, devices []Device) error {
+func (s *Space) apply(c address.Change, table *tag.Table, devices []Device, permit permit) error {
 	was := s.now.Load()
 	before := map[string]*group{}
 	if s.table != nil {
@@ -36,7 +44,7 @@ func (s *Space) apply(c address.Change, table *tag.Table, devices []Device) erro
 		}
 	}
 	e := edit{
-		space: s, change: c, nodes: map[tag.Ref]*address.Node{},
+		space: s, change: c, permit: permit, again: s.table == table, nodes: map[tag.Ref]*address.Node{},
 		next: &view{slots: make([]slot, table.Slots()), devices: slices.Clone(was.devices), changed: slices.Clone(was.changed)},
 		now:  tag.Now(),
 	}
@@ -54,7 +62,7 @@ func (s *Space) apply(c address.Change, table *tag.Table, devices []Device) erro
 		return fmt.Errorf("tagspace: %w", err)
 	}
 	e.tell()
-	s.table, s.devices = table, devices
+	s.table, s.devices, s.permit = table, devices, permit
 	return nil
 }
 
@@ -62,6 +70,8 @@ func (s *Space) apply(c address.Change, table *tag.Table, devices []Device) erro
 type edit struct {
 	space  *Space
 	change address.Change
+	permit permit // from now on
+	again  bool   // the table is the same: it is about permissions
 	next   *view
 	now    tag.Time
 	nodes  map[tag.Ref]*address.Node // tags whose values are there, and that have another node now
@@ -75,14 +85,16 @@ func (e *edit) device(was, g *group) {
 	for _, t := range g.tags {
 		e.next.slots[t.ref-1].def = t.def // of the new table: nothing holds the old one
 	}
-	if was != nil && was.same(g) {
+	if was != nil && was.same(g) && !e.again {
 		return
 	}
-	after := e.space.device(g.Device, number, g.tags)
+	after := e.space.device(g.Device, number, g.tags, e.permit)
 	var old part
 	if was != nil {
-		old = e.space.device(was.Device, number, was.tags)
-		e.removeTags(was)
+		old = e.space.device(was.Device, number, was.tags, e.space.permit)
+		if !e.again {
+			e.removeTags(was)
+		}
 	}
 	replaced, moved := diff(&e.change, &old, &after)
 	if moved {
@@ -127,7 +139,7 @@ func (e *edit) tags(g *group, p *part, replaced map[wire.NodeID]bool) {
 func (e *edit) remove(g *group) {
 	number := e.number(g.Name)
 	e.next.devices[number], e.next.changed[rootNumber] = "", e.now
-	old := e.space.device(g.Device, number, g.tags)
+	old := e.space.device(g.Device, number, g.tags, e.space.permit)
 	diff(&e.change, &old, &part{})
 	e.removeTags(g)
 }

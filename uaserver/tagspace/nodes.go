@@ -69,7 +69,7 @@ func (s *Space) root() (p part) {
 }
 
 // device is the object of a device with its tags. number is the device's in the Token of its state nodes.
-func (s *Space) device(d Device, number uint32, tags []entry) (p part) {
+func (s *Space) device(d Device, number uint32, tags []entry, permit permit) (p part) {
 	node := wire.TextID(plant, d.Name)
 	p.object(node, d.Name, d.Description, devicesID, id.Organizes, id.BaseObjectType)
 	p.version(s, number, node)
@@ -81,12 +81,12 @@ func (s *Space) device(d Device, number uint32, tags []entry) (p part) {
 	shared := kinds{}
 	for i, t := range tags {
 		parent, name := p.parent(node, t.def.Name(), folders)
-		p.tags[i] = shared.variable(s, t, name)
+		p.tags[i] = shared.variable(s, t, name, permit)
 		p.node(p.tags[i], parent, id.HasComponent, variableType(t.def))
 	}
 	for _, n := range p.nodes {
 		if n.Ref == 0 { // a tag's are there, and are not its alone
-			n.Permissions = s.permissions(n.ID.Str)
+			n.Permissions = permit.of(n.ID.Str)
 		}
 	}
 	return p
@@ -121,9 +121,9 @@ type kind struct {
 type kinds map[kind]*address.Attributes
 
 // variable is the node of a tag.
-func (k kinds) variable(s *Space, t entry, name string) *address.Node {
+func (k kinds) variable(s *Space, t entry, name string, permit permit) *address.Node {
 	full := t.def.FullName()
-	of := kind{t.def.Def, s.permissions(full)}
+	of := kind{t.def.Def, permit.of(full)}
 	if k[of] == nil {
 		k[of] = of.attributes(s)
 	}
@@ -145,12 +145,14 @@ func (k *kind) attributes(s *Space) *address.Attributes {
 	return a
 }
 
-// permissions are who may do what with the node of that name.
-func (s *Space) permissions(name string) (p address.Permissions) {
-	if s.cfg.Permissions != nil {
-		p = s.cfg.Permissions(name)
+// permit tells who may do what with the node of a name; nil: the rights of each client do.
+type permit func(name string) address.Permissions
+
+func (p permit) of(name string) (all address.Permissions) {
+	if p != nil {
+		all = p(name)
 	}
-	return p
+	return all
 }
 
 // variableType is the DataAccess type that has what the site gives of a tag (Part 8, 5.3.2 and 5.3.3).

@@ -47,6 +47,7 @@ type Space struct {
 	mu      sync.Mutex // guards all below, and who replaces now; held for a whole Apply
 	table   *tag.Table
 	devices []Device
+	permit  permit
 	blocks  map[string]*address.Block // by device
 	numbers map[string]uint32         // of devices, for good
 }
@@ -81,12 +82,13 @@ func New(cfg Config) (*Space, error) {
 		cfg.Refresh = 5 * time.Second
 	}
 	s := &Space{cfg: cfg, born: tag.Now(), blocks: map[string]*address.Block{}, numbers: map[string]uint32{}}
-	s.cfg.Table, s.cfg.Devices = nil, nil // as of now alone
+	s.permit = cfg.Permissions
+	s.cfg.Table, s.cfg.Devices, s.cfg.Permissions = nil, nil, nil // as of now alone
 	s.refresh.init()
 	s.properties = s.propertyAttributes()
 	s.now.Store(&view{devices: []string{devicesID.Str}, changed: []tag.Time{s.born}}) // rootNumber
 	root := s.root()
-	if err := s.apply(address.Change{Add: root.nodes, References: root.refs}, cfg.Table, cfg.Devices); err != nil {
+	if err := s.apply(address.Change{Add: root.nodes, References: root.refs}, cfg.Table, cfg.Devices, cfg.Permissions); err != nil {
 		return nil, err
 	}
 	return s, nil
