@@ -20,6 +20,7 @@ var mayImport = map[string][]string{
 	"drivers/port":          {"drivers/tag"},
 	"uaserver/wire":         {"drivers/tag"},
 	"drivers":               {"drivers/tag"},
+	"store":                 {"drivers/tag"},
 	"drivers/modbus":        {"drivers", "drivers/port", "drivers/tag"},
 	"drivers/memory":        {"drivers", "drivers/port", "drivers/tag"},
 	"drivers/sim":           {"drivers/port", "drivers/tag"},
