@@ -99,6 +99,34 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// The field workloads poll a plant in this process; on a busy machine they may miss their limits, but never a scan's value.
+func TestBenchOfTheField(t *testing.T) {
+	for name, columns := range map[string][]string{
+		"field-rtu": {"baud", "cycles", "ideal_ms", "mean_ms", "p50_ms"},
+		"field-tcp": {"scans/s", "values/s", "rss_MiB", "off_p99_ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TMPDIR", t.TempDir())
+			exit, out, errs := runBench(t, name, "--duration", "600ms", "--warmup", "700ms", "--json")
+			v := lastLine(t, out)
+			if v["workload"] != name || (v["verdict"] == "PASS") != (exit == exitDone) && name == "field-tcp" {
+				t.Errorf("exit %d: %v %s", exit, v, errs)
+			}
+			for _, column := range columns {
+				if n, ok := v[column].(float64); !ok || n <= 0 {
+					t.Errorf("%s is %v", column, v[column])
+				}
+			}
+			if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) != 0 {
+				t.Errorf("left behind: %v %v", left, err)
+			}
+		})
+	}
+	if len(bench.Fields()) != 2 {
+		t.Error("a field workload has no row here")
+	}
+}
+
 const benchSite = siteHead + `
 devices:
   - name: scratch

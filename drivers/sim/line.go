@@ -31,6 +31,8 @@ type Line struct {
 	peers     map[io.Closer]struct{}
 	accepted  int
 	shortest  time.Duration // silence before a request that was seen; 0: none yet
+	late      time.Duration // sum, of the ends of answers on a line that keeps its bit times
+	ends      int           // of such answers
 }
 
 func newLine(p *Plant, c *LineConfig) *Line {
@@ -166,6 +168,21 @@ func (l *Line) ShortestGap() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.shortest
+}
+
+// Late is how long after their time the answers of a line that keeps its bit times have ended, in sum, and how many they
+// were: what the machine, not the gateway, has added.
+func (l *Line) Late() (sum time.Duration, answers int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.late, l.ends
+}
+
+func (l *Line) wasLate(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late += d
+	l.ends++
 }
 
 // sawGap counts a silence in.

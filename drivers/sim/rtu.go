@@ -191,6 +191,7 @@ func (c *conversation) send(frame []byte) error {
 		}
 		sent += n
 	}
+	c.line.wasLate(time.Since(c.begins.Add(mode.Chars(len(frame)))))
 	return nil
 }
 

@@ -96,6 +96,9 @@ func Run(ctx context.Context, cfg Config) error {
 }
 
 func run(ctx context.Context, cfg Config) error {
+	if cfg.Workload == fieldRTU || cfg.Workload == fieldTCP {
+		return runField(ctx, cfg)
+	}
 	b := &bench{cfg: cfg}
 	if err := b.plan(); err != nil {
 		return err

@@ -23,12 +23,13 @@ type probe struct {
 
 // sample is how the two processes are at a moment.
 type sample struct {
-	cpu    float64 // seconds of the server
-	client float64 // seconds of this process
-	rss    float64 // bytes of the server's anonymous memory
-	alloc  float64 // bytes that the server has allocated
-	gc     float64 // collections
-	pause  float64 // seconds of them in which the server stood still
+	cpu     float64 // seconds of the server
+	client  float64 // seconds of this process
+	rss     float64 // bytes of the server's anonymous memory
+	alloc   float64 // bytes that the server has allocated
+	mallocs float64 // objects that the server has allocated
+	gc      float64 // collections
+	pause   float64 // seconds of them in which the server stood still
 
 	discarded   float64 // notifications that the server counts as not delivered: overwritten in a queue
 	unaccounted float64 // notifications that its ledger cannot account for
@@ -51,6 +52,7 @@ func (p *probe) at(ctx context.Context, t time.Time, first bool) sample {
 	s.fetched(ctx, p.metrics)
 	again.fetched(ctx, p.metrics)
 	s.alloc = again.alloc + (again.alloc - s.alloc)
+	s.mallocs = again.mallocs + (again.mallocs - s.mallocs)
 	s.gc, s.pause, s.discarded, s.unaccounted = again.gc, again.pause, again.discarded, again.unaccounted
 	s.process(p.pid)
 	return s
@@ -116,6 +118,7 @@ const metricsLimit = 4 << 20
 
 // fetched sets what a Go program's metrics say.
 func (s *sample) fetched(ctx context.Context, url string) {
+	s.mallocs = math.NaN()
 	s.alloc, s.gc, s.pause, s.discarded, s.unaccounted = math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()
 	if url == "" {
 		return
@@ -138,7 +141,8 @@ func (s *sample) fetched(ctx context.Context, url string) {
 func (s *sample) parse(r io.Reader) {
 	overflowed, coalesced := math.NaN(), math.NaN()
 	wanted := map[string]*float64{
-		"go_memstats_alloc_bytes_total": &s.alloc, "go_gc_duration_seconds_count": &s.gc, "go_gc_duration_seconds_sum": &s.pause,
+		"go_memstats_alloc_bytes_total": &s.alloc, "go_memstats_mallocs_total": &s.mallocs,
+		"go_gc_duration_seconds_count": &s.gc, "go_gc_duration_seconds_sum": &s.pause,
 		"edged_unaccounted": &s.unaccounted,
 		`edged_notifications_discarded_total{reason="overflow"}`:  &overflowed,
 		`edged_notifications_discarded_total{reason="coalesced"}`: &coalesced,

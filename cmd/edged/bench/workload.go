@@ -128,7 +128,16 @@ func workloadOf(name string) (workload, bool) {
 	return workload{}, false
 }
 
-// Workloads are the names of all workloads.
+// Fields are the names of the workloads in which a gateway polls and this process is the plant.
+func Fields() []string {
+	var names []string
+	for _, f := range fieldHelps {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// Workloads are the names of all others.
 func Workloads() []string {
 	names := make([]string, len(workloads))
 	for i, w := range workloads {
@@ -145,6 +154,9 @@ func Help() string {
 			s += "; "
 		}
 		s += w.name + ": " + w.help
+	}
+	for _, f := range fieldHelps {
+		s += "; " + f.name + ": " + f.help
 	}
 	return s + "."
 }
