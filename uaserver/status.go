@@ -78,7 +78,10 @@ func newStatus(s *Server) (*status, error) {
 		n.Value = value
 		n.Access |= ua.AccessLevelTypeCurrentRead // of those that have no value of their own
 	}
-	if err := describeNamespaces(s.space, s.cfg.Build.Version); err != nil || s.cfg.Certificate == nil {
+	if err := describeNamespaces(s.space, s.cfg.Build.Version); err != nil {
+		return nil, err
+	}
+	if err := describeLedger(s.space, s.engine); err != nil || s.cfg.Certificate == nil {
 		return m, err
 	}
 	return m, describeCertificate(s.space, s.cfg.Certificate)

@@ -547,6 +547,7 @@ func TestKeysThatNeedARestart(t *testing.T) {
 		{"server: {limits: {sessions: 9, connections: 99, subscriptions: 9, monitored_items: 9, queue: 9, min_publishing: 90ms, memory: 9MiB}}\n",
 			[]string{"server.limits.sessions", "server.limits.connections", "server.limits.subscriptions", "server.limits.monitored_items",
 				"server.limits.queue", "server.limits.min_publishing", "server.limits.memory"}},
+		{"server: {queue: auto}\n", []string{"server.queue"}},
 		{"web: {listen: none}\n", []string{"web.listen"}},
 	} {
 		running, err := parseSite("site.yaml", []byte(base))

@@ -124,7 +124,7 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 		Channel: channelLimits(limits),
 		Subscription: subscription.Config{
 			Account: subscriptions, Queues: queues, Subscriptions: limits.Subscriptions, Items: limits.MonitoredItems,
-			Queue: limits.Queue, MinPublishing: limits.MinPublishing,
+			Queue: limits.Queue, MinPublishing: limits.MinPublishing, Raise: s.Server.Queue == queueAuto,
 		},
 		Account: connections, Log: log,
 	})

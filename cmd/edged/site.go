@@ -41,6 +41,7 @@ type serverSettings struct {
 	Security       securitySettings
 	Reverse        []string // URLs of clients that the gateway connects to
 	Limits         limitSettings
+	Queue          string // asked or auto
 }
 
 type securitySettings struct {
@@ -84,6 +85,7 @@ func defaultSite(file string) *site {
 		Server: serverSettings{
 			Listen:         "0.0.0.0:4840",
 			Name:           "edged",
+			Queue:          queueAsked,
 			ApplicationURI: "urn:edged:" + hostName(),
 			Security: securitySettings{
 				Policies:  slices.Clone(securePolicies),

@@ -51,7 +51,7 @@ var siteNotes = map[string]keyNote{
 	"server.limits.queue":           {doc: "Longest queue of a monitored item.", value: 10_000},
 	"server.limits.min_publishing":  {doc: "Shortest publishing interval.", value: "10ms"},
 	"server.limits.memory":          {doc: "Bytes that queues, kept messages and connections may take together.", value: "auto"},
-	"server.queue":                  {doc: "Queue sizes are those that the client asks for.", value: "asked"},
+	"server.queue":                  {doc: "Queue sizes are those that the client asks for; auto raises those above one to what the rate of the values needs.", value: queueAsked},
 	"web":                           {doc: "Web page, metrics and health checks."},
 	"web.listen":                    {doc: "HOST:PORT, or none to switch them off.", value: "127.0.0.1:8080"},
 	"buses":                         {doc: "Lines and hosts that devices are reached by. A bus owns its line: its devices never talk at the same time."},

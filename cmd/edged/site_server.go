@@ -21,6 +21,9 @@ const (
 	modeSign           = "Sign"
 	modeSignAndEncrypt = "SignAndEncrypt"
 
+	queueAsked = "asked"
+	queueAuto  = "auto"
+
 	anonymousNone  = "none"
 	anonymousRead  = "read"
 	anonymousWrite = "write"
@@ -42,7 +45,7 @@ func (r *siteReader) server(n *node) {
 		{"security", r.security},
 		{"reverse", func(v *node) { s.Reverse = r.reverse(v) }},
 		{"limits", r.limits},
-		{"queue", r.queueMode},
+		{"queue", func(v *node) { s.Queue = r.choice(v, "server: queue", queueAsked, queueAuto) }},
 	})
 }
 
@@ -226,14 +229,6 @@ func sizeText(n int64) string {
 		}
 	}
 	return strconv.FormatInt(n, 10) + "B"
-}
-
-func (r *siteReader) queueMode(n *node) {
-	if n.kind == scalarNode && n.text == "auto" {
-		r.fault(n, "server: queue auto is not available in this version: write asked, or remove the key")
-		return
-	}
-	r.choice(n, "server: queue", "asked")
 }
 
 func (r *siteReader) web(n *node) {

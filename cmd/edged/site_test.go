@@ -81,7 +81,7 @@ var mistakeRows = []struct {
 	{"roles", "server: {security: {roles: {§operater: {write: [a]}}}}\n" + oneDevice, []string{"did you mean operator?"}},
 	{"rights of a role", "server: {security: {roles: {operator: {§writes: [a]}}}}\n" + oneDevice, []string{"did you mean write?"}},
 	{"patterns of a role", "server: {security: {roles: {operator: {write: [§boiler.setpoint]}}}}\n" + oneDevice, []string{"is the name of no device, folder or tag"}},
-	{"queue", "server: {queue: §auto}\n" + oneDevice, []string{"queue auto is not available"}},
+	{"queue", "server: {queue: §longest}\n" + oneDevice, []string{"it is one of asked, auto"}},
 	{"limits", "server: {limits: {sessions: §0, queue: §many, min_publishing: §10, memory: §12XB}}\n" + oneDevice,
 		[]string{"may be 1 to", "whole number", "10ms or 10s", "64MiB"}},
 	{"sessions and connections", "server: {limits: {sessions: 50, connections: §52}}\n" + oneDevice, []string{"at least sessions + 3"}},

@@ -94,16 +94,29 @@ func seconds(bounds []time.Duration) []float64 {
 // Clients implements dashboard.Source.
 func (g *gateway) Clients() dashboard.Clients {
 	s := g.server.Stats()
-	e := g.server.Engine().Stats()
+	e := g.server.Engine().Report(0)
 	c := dashboard.Clients{
-		Sessions: s.Sessions.Current, Subscriptions: e.Subscriptions, MonitoredItems: e.Items, Sent: e.Sent,
+		Sessions: s.Sessions.Current, Subscriptions: e.Subscriptions, MonitoredItems: e.Items,
+		New: e.New, Sent: e.Sent, Waiting: e.Waiting,
 		Discarded: []dashboard.Count{
 			{Kind: "overflow", N: e.Overflowed}, {Kind: "coalesced", N: e.Overwritten}, {Kind: "retransmission", N: e.Messages.EvictedIn},
+			{Kind: "lifetime", N: e.Expired}, {Kind: "disabled", N: e.Disabled}, {Kind: "deleted", N: e.Deleted},
 		},
-		Unaccounted: e.Unaccounted,
+		Messages: []dashboard.Count{
+			{Kind: "acknowledged", N: e.Messages.Acknowledged}, {Kind: "evicted", N: e.Messages.Evicted},
+			{Kind: "abandoned", N: e.Messages.Abandoned}, {Kind: "held", N: e.Messages.Held},
+		},
+		Republished: e.Messages.Republished, Unaccounted: e.Unaccounted, Short: e.Short,
 		Latency: dashboard.Histogram{
 			Bounds: subscription.LatencyBounds[:], N: slices.Clone(e.Latency.Buckets[:]), Sum: e.Latency.Sum.Seconds(),
 		},
+	}
+	for _, a := range e.Advice {
+		c.Advice = append(c.Advice, dashboard.Advice(a))
+	}
+	for i := range e.Away {
+		a := &e.Away[i]
+		c.Away = append(c.Away, dashboard.Away{Client: a.Client, Left: a.Left, Text: a.String()})
 	}
 	for name, n := range s.Requests {
 		c.Requests = append(c.Requests, dashboard.Count{Kind: name, N: n})

@@ -104,10 +104,32 @@ type Clients struct {
 	Subscriptions  int
 	MonitoredItems int
 	Sent           uint64  // notifications
+	New            uint64  // samples that items saw
+	Waiting        uint64  // notifications, in queues
 	Discarded      []Count // notifications, by reason
 	Unaccounted    uint64  // zero, or the ledger does not add up
+	Messages       []Count // by what became of them; held ones are still there
+	Republished    uint64  // messages, again
+	Short          int     // items of which more comes in a publishing interval than their queue holds
+	Advice         []Advice
+	Away           []Away
 	Latency        Histogram
 	Requests       []Count // by service
+}
+
+// Advice is what a client loses, and what would keep it from that.
+type Advice struct {
+	Client string
+	Kind   string
+	Lost   uint64 // notifications since it began
+	Text   string // one sentence
+}
+
+// Away is a client without a Publish request.
+type Away struct {
+	Client string
+	Left   time.Duration // until it loses something; 0: it does
+	Text   string        // one sentence
 }
 
 // Account is the memory of one purpose.

@@ -57,7 +57,11 @@ func (p *plant) Buses() []Bus {
 }
 
 func (p *plant) Clients() Clients {
-	return Clients{Sessions: 2, Subscriptions: 3, MonitoredItems: 1000, Sent: 12345, Discarded: []Count{{"overflow", 7}},
+	return Clients{Sessions: 2, Subscriptions: 3, MonitoredItems: 1000, New: 13000, Sent: 12345, Waiting: 3,
+		Discarded: []Count{{"overflow", 7}, {"lifetime", 2}, {"deleted", 100}},
+		Messages:  []Count{{"acknowledged", 50}, {"held", 4}}, Republished: 1, Short: 5,
+		Advice:  []Advice{{"scada-2", "queue", 7, "client scada-2, <b>queue 1</b>: queue 6 holds it"}, {"scada-2", "queue", 3, "its twin"}, {"x\xff", "requests", 1, "text"}},
+		Away:    []Away{{"scada-2", 8 * time.Second, "full in 8 s"}, {"scada-2", 2500 * time.Millisecond, "full in 2.5 s"}},
 		Latency: Histogram{Bounds: []float64{0.1}, N: []uint64{9, 1}, Sum: 0.3}, Requests: []Count{{"Read", 42}}}
 }
 
@@ -192,6 +196,29 @@ func TestState(t *testing.T) {
 	}
 }
 
+// TestLosses: the page tells what was sent, what was lost, and what clients can do about it.
+func TestLosses(t *testing.T) {
+	_, body := ask(t, newPlant(t), "GET", "/api/state")
+	var v stateView
+	if err := json.Unmarshal([]byte(body), &v); err != nil {
+		t.Fatal(err)
+	}
+	if g := v.Gateway; g.Sent != 12345 || g.Lost != 9 || g.Unaccounted != 0 || g.Problem != "" || len(g.Losses) != 5 || !strings.Contains(g.Losses[0], "queue 6") {
+		t.Errorf("%+v", g)
+	}
+	_, body = ask(t, newPlant(t), "GET", "/")
+	for _, want := range []string{"&lt;b&gt;queue 1", "full in 2.5 s", `<dd id="lost">9</dd>`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	var g gatewayView
+	g.ledger(&Clients{Unaccounted: 1, Advice: make([]Advice, 30)})
+	if g.Problem == "" || len(g.Losses) != maxLosses+1 || g.Losses[maxLosses] != "and 10 more" {
+		t.Errorf("%+v", g)
+	}
+}
+
 func TestStateOfTheSiteFile(t *testing.T) {
 	source := newPlant(t)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -283,6 +310,14 @@ func TestMetrics(t *testing.T) {
 		`edged_notifications_sent_total 12345`,
 		`edged_notifications_discarded_total{reason="overflow"} 7`,
 		`edged_unaccounted 0`,
+		`edged_notifications_new_total 13000`,
+		`edged_notifications_waiting 3`,
+		`edged_messages{fate="held"} 4`,
+		`edged_messages_republished_total 1`,
+		`edged_items_short 5`,
+		`edged_advice{client="scada-2",kind="queue"} 10`,
+		`edged_advice{client="x?",kind="requests"} 1`,
+		`edged_time_to_loss_seconds{client="scada-2"} 2.5`,
 		`edged_publish_latency_seconds_count 10`,
 		`edged_requests_total{service="Read"} 42`,
 		`edged_memory_bytes{account="subscriptions"} 1.048576e+06`,

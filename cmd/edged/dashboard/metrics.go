@@ -36,6 +36,13 @@ var (
 	itemsDesc       = desc("monitored_items", "Monitored items.")
 	sentDesc        = desc("notifications_sent_total", "Notifications sent.")
 	discardedDesc   = desc("notifications_discarded_total", "Notifications that were not delivered, by reason.", "reason")
+	newDesc         = desc("notifications_new_total", "Changes and readings that monitored items saw.")
+	waitingDesc     = desc("notifications_waiting", "Notifications that wait in queues.")
+	messagesDesc    = desc("messages", "Messages with notifications by what became of them; those that are held may still be asked for.", "fate")
+	republishedDesc = desc("messages_republished_total", "Messages that were asked for again.")
+	shortDesc       = desc("items_short", "Items of which more comes in a publishing interval than their queue holds.")
+	adviceDesc      = desc("advice", "Notifications lost since a client began to lose them, by kind; the ledger node has the advice.", "client", "kind")
+	awayDesc        = desc("time_to_loss_seconds", "Until the first loss of a client that is away.", "client")
 	unaccountedDesc = desc("unaccounted", "Notifications that the ledger cannot account for; anything but 0 is a fault of the gateway.")
 	latencyDesc     = desc("publish_latency_seconds", "Time from a change to the notification of it.")
 	requestsDesc    = desc("requests_total", "Requests by service.", "service")
@@ -51,7 +58,8 @@ var (
 // Describe lists the metrics.
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{samplesDesc, pollErrorsDesc, pollSecondsDesc, busyDesc, sessionsDesc, subsDesc,
-		itemsDesc, sentDesc, discardedDesc, unaccountedDesc, latencyDesc, requestsDesc, memoryDesc, limitDesc,
+		itemsDesc, newDesc, sentDesc, waitingDesc, discardedDesc, messagesDesc, republishedDesc, shortDesc, adviceDesc, awayDesc,
+		unaccountedDesc, latencyDesc, requestsDesc, memoryDesc, limitDesc,
 		generationDesc, appliedDesc, takenDesc, pendingDesc, certificateDesc, busUpDesc, busBookedDesc, cycleDesc, cycleBookedDesc,
 		waitDesc, waitBookedDesc, overrunsDesc, commandsDesc, lostDesc, silentDesc} {
 		out <- d
@@ -96,11 +104,19 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(sessionsDesc, float64(c.Sessions))
 	gauge(subsDesc, float64(c.Subscriptions))
 	gauge(itemsDesc, float64(c.MonitoredItems))
+	counter(newDesc, float64(c.New))
 	counter(sentDesc, float64(c.Sent))
+	gauge(waitingDesc, float64(c.Waiting))
 	for _, d := range c.Discarded {
 		counter(discardedDesc, float64(d.N), d.Kind)
 	}
 	gauge(unaccountedDesc, float64(c.Unaccounted))
+	for _, m := range c.Messages {
+		gauge(messagesDesc, float64(m.N), m.Kind)
+	}
+	counter(republishedDesc, float64(c.Republished))
+	gauge(shortDesc, float64(c.Short))
+	m.losses(&c, gauge)
 	histogram(out, latencyDesc, &c.Latency)
 	for _, r := range c.Requests {
 		counter(requestsDesc, float64(r.N), r.Kind)
@@ -121,6 +137,27 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	for _, a := range m.source.Accounts() {
 		gauge(memoryDesc, float64(a.Used), a.Name)
 		gauge(limitDesc, float64(a.Limit), a.Name)
+	}
+}
+
+// losses sends what clients lose and when they will. Clients of one name count as one: the names are theirs to choose.
+func (m *metrics) losses(c *Clients, gauge func(d *prometheus.Desc, v float64, labels ...string)) {
+	lost := map[[2]string]float64{}
+	for _, a := range c.Advice {
+		lost[[2]string{strings.ToValidUTF8(a.Client, "?"), a.Kind}] += float64(a.Lost)
+	}
+	for of, n := range lost {
+		gauge(adviceDesc, n, of[0], of[1])
+	}
+	left := map[string]float64{}
+	for _, a := range c.Away {
+		name := strings.ToValidUTF8(a.Client, "?")
+		if v, ok := left[name]; !ok || a.Left.Seconds() < v {
+			left[name] = a.Left.Seconds()
+		}
+	}
+	for name, v := range left {
+		gauge(awayDesc, v, name)
 	}
 }
 

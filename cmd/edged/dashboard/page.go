@@ -42,6 +42,11 @@ type gatewayView struct {
 	Subscriptions  int    `json:"subscriptions"`
 	MonitoredItems int    `json:"monitoredItems"`
 	Tags           int    `json:"tags"`
+	Sent           uint64 `json:"sent"`        // notifications
+	Lost           uint64 `json:"lost"`        // notifications, whatever the reason
+	Unaccounted    uint64 `json:"unaccounted"` // 0, or the ledger does not add up
+
+	Losses []string `json:"losses,omitempty"` // what clients lose or are about to, a sentence each
 
 	Generation   int      `json:"generation"`             // of the site file, from 1
 	Applied      string   `json:"applied"`                // when, RFC 3339
@@ -146,6 +151,7 @@ func (p *page) stateNow() stateView {
 		Sessions: c.Sessions, Subscriptions: c.Subscriptions, MonitoredItems: c.MonitoredItems,
 		Tags: p.source.Table().Len(),
 	}}
+	v.Gateway.ledger(&c)
 	v.Gateway.Generation, v.Gateway.Restart = g.Site.Generation, g.Site.Pending
 	v.Gateway.Applied = g.Site.Applied.UTC().Format(time.RFC3339)
 	if !g.Site.Failed.IsZero() {
@@ -173,6 +179,32 @@ func (p *page) stateNow() stateView {
 		}
 	}
 	return v
+}
+
+// maxLosses bounds the sentences about losses that the page shows.
+const maxLosses = 20
+
+// ledger is what the page shows of what became of the notifications. What went because its client disabled or deleted it
+// is no loss.
+func (g *gatewayView) ledger(c *Clients) {
+	g.Sent, g.Unaccounted = c.Sent, c.Unaccounted
+	for _, d := range c.Discarded {
+		if d.Kind != "disabled" && d.Kind != "deleted" {
+			g.Lost += d.N
+		}
+	}
+	if c.Unaccounted != 0 {
+		g.Problem = "the ledger of notifications does not add up: this is a fault of the gateway"
+	}
+	for _, a := range c.Advice {
+		g.Losses = append(g.Losses, clipTo(a.Text, 2*maxText))
+	}
+	for _, a := range c.Away {
+		g.Losses = append(g.Losses, clipTo(a.Text, 2*maxText))
+	}
+	if over := len(g.Losses) - maxLosses; over > 0 {
+		g.Losses = append(g.Losses[:maxLosses], "and "+strconv.Itoa(over)+" more")
+	}
 }
 
 // tagsNow is a page of the tags whose name, unit or status holds the filter, whatever its case.
@@ -240,11 +272,13 @@ func age(t, now tag.Time) float64 {
 }
 
 // clip shortens a text for the page, between characters.
-func clip(s string) string {
-	if len(s) <= maxText {
+func clip(s string) string { return clipTo(s, maxText) }
+
+func clipTo(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	cut := maxText
+	cut := most
 	for cut > 0 && !utf8.RuneStart(s[cut]) {
 		cut--
 	}

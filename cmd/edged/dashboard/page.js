@@ -29,12 +29,19 @@ function fill(body, rows) {
 
 function showState(s) {
   const g = s.gateway;
-  for (const key of ["name", "endpoint", "sessions", "subscriptions", "monitoredItems", "tags", "version", "state"]) {
+  for (const key of ["name", "endpoint", "sessions", "subscriptions", "monitoredItems", "tags", "sent", "lost", "unaccounted", "version", "state"]) {
     $(key).textContent = g[key];
   }
   $("uptime").textContent = seconds(g.uptime);
   $("problem").textContent = g.problem || "";
   $("problem").hidden = !g.problem;
+  const losses = g.losses || [];
+  $("losing").hidden = losses.length === 0;
+  $("losses").replaceChildren(...losses.map((text) => {
+    const li = document.createElement("li");
+    li.textContent = text;
+    return li;
+  }));
   fill($("devices"), s.devices.map((d) => {
     const line = d.bus !== ""; // a device without a line answers nobody
     return [[d.name], [d.state, "state " + d.state], [d.bus], [line ? seconds(d.lastGood) : "", "n"],
