@@ -68,7 +68,7 @@ type identity struct {
 // on is what the rights are on a channel: what concerns security is for users over encrypted ones (Part 5, 6.3.4).
 func (i *identity) on(ch *channel.Channel) address.Rights {
 	if ch.Mode() != ua.MessageSecurityModeSignAndEncrypt {
-		return i.rights &^ address.MayAudit
+		return i.rights | address.Exposed
 	}
 	return i.rights
 }
@@ -307,7 +307,7 @@ func (s *Server) checkUser(cl *client, all bool) {
 	}
 	now := *who
 	now.rights = allowed
-	rights := now.rights &^ address.MayAudit
+	rights := now.rights | address.Exposed
 	s.mu.Lock()
 	if cl.ch != nil {
 		rights = now.on(cl.ch)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gopcua/opcua"
+	"github.com/gopcua/opcua/id"
 	"github.com/gopcua/opcua/ua"
 	"golang.org/x/crypto/bcrypt"
 
@@ -362,6 +363,7 @@ func TestUsersRights(t *testing.T) {
 	}
 	permit("boiler.curve", address.Permissions{Browse: address.Admin, Read: address.Admin, Write: address.Admin})
 	permit("boiler.setpoint", address.Permissions{Browse: address.Everybody, Read: address.Everybody, Write: address.Operator})
+	f.space.Grant(address.RoleRights{mayLook, 0, mayLook | address.MayWrite, 0, mayLook | address.MayWrite | address.MayCall | address.MayAudit})
 	security := ua.NewNumericNodeID(0, 3708) // SessionSecurityDiagnosticsArray
 	for _, row := range []struct {
 		name           string
@@ -375,7 +377,7 @@ func TestUsersRights(t *testing.T) {
 		{"anonymous", "", "", false, ua.StatusBadUserAccessDenied, ua.StatusBadUserAccessDenied, ua.StatusBadUserAccessDenied, ua.StatusBadUserAccessDenied},
 		{"operator", "anna", "open sesame", true, ua.StatusGood, ua.StatusGood, ua.StatusBadUserAccessDenied, ua.StatusBadUserAccessDenied},
 		{"admin", "boss", "admin's", true, ua.StatusGood, ua.StatusBadUserAccessDenied, ua.StatusGood, ua.StatusGood},
-		{"admin, not encrypted", "boss", "admin's", false, ua.StatusGood, ua.StatusBadUserAccessDenied, ua.StatusGood, ua.StatusBadUserAccessDenied},
+		{"admin, not encrypted", "boss", "admin's", false, ua.StatusGood, ua.StatusBadUserAccessDenied, ua.StatusGood, ua.StatusBadSecurityModeInsufficient},
 	} {
 		var p *peer
 		code := ua.StatusGood
@@ -410,10 +412,50 @@ func TestUsersRights(t *testing.T) {
 		if got := r[2].Value.Value(); got != want {
 			t.Errorf("%s: UserAccessLevel %v, want %d", row.name, got, want)
 		}
+		wrote := map[string]bool{"boiler.code": w[0] == ua.StatusGood, "boiler.setpoint": w[1] == ua.StatusGood, "boiler.curve": w[2] == ua.StatusGood}
+		for name, ok := range wrote {
+			mine, st := p.permissions(name, ua.AttributeIDUserRolePermissions)
+			all := ua.PermissionType(0)
+			for _, may := range mine {
+				all |= may
+			}
+			hidden := name == "boiler.curve" && row.secret != ua.StatusGood
+			if (st == ua.StatusBadUserAccessDenied) != hidden || !hidden && (len(mine) != 1 || (all&ua.PermissionTypeWrite != 0) != ok) {
+				t.Errorf("5.2.10 %s: permissions for %s %v, %v", row.name, name, mine, st)
+			}
+			every, st := p.permissions(name, ua.AttributeIDRolePermissions)
+			if admin := row.audit == ua.StatusGood; (st == ua.StatusGood) != admin {
+				t.Errorf("5.2.9 %s: permissions of all roles for %s: %v, %v", row.name, name, every, st)
+			} else if write := every[id.WellKnownRole_Operator]&ua.PermissionTypeWrite != 0; admin && write != (name != "boiler.curve") {
+				t.Errorf("5.2.9 permissions of all roles for %s: %v", name, every)
+			}
+		}
+		restricted := p.read(&ua.ReadRequest{NodesToRead: []*ua.ReadValueID{
+			{NodeID: security, AttributeID: ua.AttributeIDAccessRestrictions, DataEncoding: &ua.QualifiedName{}},
+			{NodeID: plantID("boiler.code"), AttributeID: ua.AttributeIDAccessRestrictions, DataEncoding: &ua.QualifiedName{}},
+		}})
+		if a, b := restricted[0].Value.Value(), restricted[1].Status; a != uint16(ua.AccessRestrictionTypeEncryptionRequired) || b != ua.StatusBadAttributeIDInvalid {
+			t.Errorf("5.2.11 restrictions %v and %v", a, b)
+		}
 		if got := p.finds("boiler.curve"); got != (row.secret == ua.StatusGood) {
 			t.Errorf("%s: browsing shows the curve: %v", row.name, got)
 		}
 	}
+}
+
+// permissions is RolePermissions or UserRolePermissions of a tag, by the number of the role's id.
+func (p *peer) permissions(name string, a ua.AttributeID) (map[uint32]ua.PermissionType, ua.StatusCode) {
+	p.t.Helper()
+	v := p.read(&ua.ReadRequest{NodesToRead: []*ua.ReadValueID{{NodeID: plantID(name), AttributeID: a, DataEncoding: &ua.QualifiedName{}}}})[0]
+	if v.Status != ua.StatusGood {
+		return nil, v.Status
+	}
+	out := map[uint32]ua.PermissionType{}
+	for _, x := range v.Value.Value().([]*ua.ExtensionObject) {
+		r := x.Value.(*ua.RolePermissionType)
+		out[r.RoleID.IntID()] = r.Permissions
+	}
+	return out, v.Status
 }
 
 // finds reports whether browsing its device, and a path to it, show a tag; both say the same.

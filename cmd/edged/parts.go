@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"math/bits"
 	"reflect"
 	"runtime/debug"
 	"time"
@@ -219,6 +220,15 @@ func (s *site) anonymous() address.Rights {
 		return (mayLook | address.MayWrite | address.MayCall).With(address.Anonymous)
 	}
 	return 0
+}
+
+// roleRights are what each role may do with nodes that no pattern concerns.
+func (s *site) roleRights() (r address.RoleRights) {
+	r[bits.TrailingZeros8(uint8(address.Anonymous))] = s.anonymous()
+	for _, one := range roleNames {
+		r[bits.TrailingZeros8(uint8(one.role))] = one.rights
+	}
+	return r
 }
 
 // userFile is who may log in with a user; nil: nobody.

@@ -124,6 +124,7 @@ func (g *gateway) admit(was accessSettings, next *site) (accessSettings, error) 
 	if was.users != now.users {
 		g.users.Store(next.userFile(g.log))
 	}
+	g.space.Grant(next.roleRights())
 	g.server.Authorize(next.anonymous(), asUsers(g.users.Load()))
 	g.log.Info("users and roles of the site file applied")
 	return now, nil

@@ -116,6 +116,7 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 		return nil, err
 	}
 	g.users.Store(s.userFile(log))
+	g.space.Grant(s.roleRights())
 	limits := &s.Server.Limits
 	g.server, err = uaserver.New(uaserver.Config{
 		Name: s.Server.Name, ApplicationURI: s.Server.ApplicationURI, Build: buildOf(), Hosts: pki.Hosts(),

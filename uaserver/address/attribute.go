@@ -13,6 +13,8 @@ import (
 const (
 	badAttributeIDInvalid     = tag.Status(0x80350000)
 	badIndexRangeDataMismatch = tag.Status(0x80EA0000)
+
+	badSecurityModeInsufficient = tag.Status(0x80E60000)
 )
 
 // Read reads attributes; each item gets its Result. Values of managed nodes come from their managers, with the
@@ -63,7 +65,14 @@ func (s *Space) Read(ctx context.Context, rights Rights, items []ReadItem) {
 // readStatic answers an item without a manager.
 func (s *Space) readStatic(it *ReadItem, rights Rights, now tag.Time) {
 	it.Result.Server = now
-	v, st := s.now.Load().current(it.Node).attribute(it.Attribute, rights)
+	n := s.now.Load().current(it.Node)
+	var v tag.Value
+	var st tag.Status
+	if n != nil && (it.Attribute == ua.AttributeIDRolePermissions || it.Attribute == ua.AttributeIDUserRolePermissions) {
+		v, st = s.permissions(n, it.Attribute, rights)
+	} else {
+		v, st = n.attribute(it.Attribute, rights)
+	}
 	if st == tag.Good {
 		v, st = rangeOf(v, it.Range)
 	}
@@ -83,6 +92,8 @@ func (n *Node) readable(rights Rights) tag.Status {
 		return tag.BadNotReadable
 	case rights&MayRead == 0, n.Audit && rights&MayAudit == 0:
 		return tag.BadUserAccessDenied
+	case n.Audit && rights&Exposed != 0:
+		return badSecurityModeInsufficient
 	}
 	return tag.Good
 }
@@ -102,8 +113,7 @@ const (
 	valued             = classVariable | classVariableType
 )
 
-// attributeClasses is the classes that have the attribute (Part 3, 5.9); 0: none here. Permissions and restrictions
-// (24 to 26) are not told to clients.
+// attributeClasses is the classes that have the attribute (Part 3, 5.9).
 var attributeClasses = [...]uint32{
 	ua.AttributeIDNodeID:                  everyClass,
 	ua.AttributeIDNodeClass:               everyClass,
@@ -128,6 +138,9 @@ var attributeClasses = [...]uint32{
 	ua.AttributeIDExecutable:              classMethod,
 	ua.AttributeIDUserExecutable:          classMethod,
 	ua.AttributeIDDataTypeDefinition:      classDataType,
+	ua.AttributeIDRolePermissions:         everyClass,
+	ua.AttributeIDUserRolePermissions:     everyClass,
+	ua.AttributeIDAccessRestrictions:      everyClass,
 	ua.AttributeIDAccessLevelEx:           classVariable,
 }
 
@@ -205,6 +218,10 @@ func (n *Node) baseAttribute(a ua.AttributeID, rights Rights) (tag.Value, tag.St
 		return tag.Of(n.Executable), tag.Good
 	case ua.AttributeIDUserExecutable:
 		return tag.Of(n.Executable && rights&MayCall != 0), tag.Good
+	case ua.AttributeIDAccessRestrictions:
+		if n.Audit { // it is read over encrypted channels alone (Part 3, 5.2.11)
+			return tag.Of(uint16(ua.AccessRestrictionTypeEncryptionRequired)), tag.Good
+		}
 	case ua.AttributeIDDataTypeDefinition:
 		if !n.Value.IsNull() {
 			return n.Value, tag.Good
@@ -249,7 +266,7 @@ func (n *Node) UserAccess(rights Rights) ua.AccessLevelType {
 		ua.AccessLevelTypeStatusWrite | ua.AccessLevelTypeTimestampWrite
 	access := n.Access
 	rights = rights.On(n)
-	if rights&MayRead == 0 || n.Audit && rights&MayAudit == 0 {
+	if rights&MayRead == 0 || n.Audit && rights&(MayAudit|Exposed) != MayAudit {
 		access &^= reads
 	}
 	if rights&MayWrite == 0 {

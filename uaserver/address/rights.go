@@ -12,6 +12,7 @@ const (
 	MayWrite
 	MayCall
 	MayAudit // what concerns security: who is logged in, and how
+	Exposed  // no right: the channel is not encrypted
 
 	mayWithNode = MayBrowse | MayRead | MayWrite | MayCall // what Permissions decide
 	rolesAt     = 8                                        // where the Roles lie in Rights

@@ -33,6 +33,8 @@ type Space struct {
 	mu   sync.Mutex // held by whoever changes the space
 	now  atomic.Pointer[view]
 	born tag.Time // SourceTimestamp of static values
+
+	granted atomic.Pointer[RoleRights] // nil: not known
 }
 
 // view is one immutable state of the maps. The references of a node hang on the node itself.
