@@ -196,5 +196,5 @@ func (c *Channel) finish(polite bool) {
 // drop closes the connection at once. Any goroutine may call it.
 func (c *Channel) drop(level slog.Level, why string) {
 	c.log().Log(context.Background(), level, "connection dropped", "reason", why)
-	c.conn.Close()
+	c.abort()
 }

@@ -57,10 +57,21 @@ func (c *Channel) converse() (err error) {
 	if r := c.in.reverse; r != nil {
 		defer func() { r.why = err }()
 	}
+	if err := c.work(); err != nil {
+		return err
+	}
+	return c.read()
+}
+
+// work answers the whole chunks among what was read, and prepares for reading on.
+func (c *Channel) work() error {
 	for {
 		chunk, err := c.nextChunk()
 		if err != nil {
 			return c.whyEnded(err)
+		}
+		if chunk == nil {
+			return nil
 		}
 		if err := c.receive(chunk); err != nil {
 			return err
@@ -87,10 +98,10 @@ func (c *Channel) whyEnded(err error) error {
 	return faultf(ua.StatusBadSecureChannelClosed, "the security token has expired")
 }
 
-// nextChunk returns the next whole chunk. It is good until consume.
+// nextChunk returns the next whole chunk, which is good until consume, or nil when more must be read for it.
 func (c *Channel) nextChunk() ([]byte, error) {
-	if err := c.fill(messageHeader); err != nil {
-		return nil, err
+	if c.in.unread() < messageHeader {
+		return nil, c.want(messageHeader)
 	}
 	h := c.in.buf.b[c.in.r:c.in.w]
 	low, high, err := c.chunkLimits(h)
@@ -104,8 +115,8 @@ func (c *Channel) nextChunk() ([]byte, error) {
 	if size < uint32(low) {
 		return nil, faultf(ua.StatusBadDecodingError, "chunk of %d bytes is too short", size)
 	}
-	if err := c.fill(int(size)); err != nil {
-		return nil, err
+	if c.in.unread() < int(size) {
+		return nil, c.want(int(size))
 	}
 	c.in.size = int(size)
 	return c.in.buf.b[c.in.r : c.in.r+int(size)], nil
@@ -347,37 +358,46 @@ func full(b *buffer) *buffer {
 	return b
 }
 
-// readConn reads a connection that has no descriptor. It holds a buffer while it waits.
-func (in *input) readConn(conn net.Conn) error {
+// unread is how many bytes were read and not worked on.
+func (in *input) unread() int { return in.w - in.r }
+
+// want prepares for reading until n bytes are unread.
+func (c *Channel) want(n int) error {
+	if err := c.in.room(n); err != nil {
+		return err
+	}
+	return c.arm()
+}
+
+// readConn reads a connection that has no descriptor, and works on what comes. It holds a buffer while it waits.
+func (c *Channel) readConn() error {
+	in := &c.in
+	for {
+		in.ready()
+		n, err := c.conn.Read(in.buf.b[in.w:])
+		if n == 0 && err != nil {
+			return c.whyEnded(in.ended(err))
+		}
+		in.w += n
+		if err := c.work(); err != nil {
+			return err
+		}
+	}
+}
+
+// ready makes sure that there is a buffer to read into.
+func (in *input) ready() {
 	if in.buf == nil {
 		in.buf = full(take(firstRead))
 	}
-	n, err := conn.Read(in.buf.b[in.w:])
-	in.w += n
-	if n > 0 {
-		return nil
-	}
-	return err
 }
 
-// fill reads until n bytes are unread.
-func (c *Channel) fill(n int) error {
-	in := &c.in
-	for in.w-in.r < n {
-		if err := in.room(n); err != nil {
-			return err
-		}
-		if err := c.arm(); err != nil {
-			return err
-		}
-		if err := in.read(c.conn); err != nil {
-			if err == io.EOF && in.partial() {
-				err = io.ErrUnexpectedEOF
-			}
-			return err
-		}
+// ended tells an end between messages from one within.
+func (in *input) ended(err error) error {
+	if err == io.EOF && in.partial() {
+		return io.ErrUnexpectedEOF
 	}
-	return nil
+	return err
 }
 
 // arm sets the deadline of the next read. While nothing is under way it is the end of the token, so that an idle
@@ -415,9 +435,7 @@ func (c *Channel) arm() error {
 // discard reads and forgets until the peer closes, or until linger has passed.
 func (in *input) discard(conn net.Conn, linger time.Duration) {
 	conn.SetReadDeadline(time.Now().Add(linger))
-	if in.buf == nil {
-		in.buf = full(take(firstRead))
-	}
+	in.ready()
 	for n := 0; n < maxDiscard; {
 		m, err := conn.Read(in.buf.b)
 		if err != nil {

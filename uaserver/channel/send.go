@@ -27,7 +27,8 @@ type output struct {
 	waiting int       // bytes of it
 	writing bool      // the writer goroutine lives
 	writer  sync.WaitGroup
-	size    atomic.Int32 // bytes of recent responses, so that the next one's buffer fits
+	sent    atomic.Uint32 // writes that the socket took without an error
+	size    atomic.Int32  // bytes of recent responses, so that the next one's buffer fits
 	account tag.Account
 	raw     rawOutput
 }
@@ -135,6 +136,7 @@ func (c *Channel) write(buf *buffer) error {
 			c.cut(slog.LevelDebug, "write: "+err.Error())
 			return ErrClosed
 		}
+		o.sent.Add(1)
 		if n == len(buf.b) {
 			buf.release()
 			return nil

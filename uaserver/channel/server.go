@@ -131,7 +131,7 @@ func (s *Server) admit(conn net.Conn) *Channel {
 	old, ok := s.enter(c)
 	for _, o := range old {
 		s.refusals.log(o.log(), o.addr, faultf(ua.StatusBadTCPServerTooBusy, "dropped: it has no session, and there are too many connections"))
-		o.conn.Close()
+		o.abort()
 	}
 	if !ok {
 		return nil
@@ -242,7 +242,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	for _, c := range open {
-		c.conn.Close()
+		c.abort()
 	}
 	return ctx.Err()
 }

@@ -2,8 +2,6 @@
 
 package channel
 
-import "net"
-
 // Where a socket's descriptor cannot be read directly, an idle connection holds a buffer and every response is sent by the
 // writer goroutine.
 type (
@@ -13,6 +11,9 @@ type (
 
 func (c *Channel) attach() {}
 
-func (in *input) read(conn net.Conn) error { return in.readConn(conn) }
+func (c *Channel) read() error { return c.readConn() }
+
+// abort closes the connection. Any goroutine may call it; it does not wait.
+func (c *Channel) abort() { c.conn.Close() }
 
 func (o *output) writeNow([]byte) (int, error) { return 0, nil }

@@ -12,9 +12,9 @@ import (
 // idle connection holds none. Owned by the read goroutine.
 type rawInput struct {
 	conn syscall.RawConn // nil: not a TCP connection
-	try  func(fd uintptr) bool
-	n    int
-	err  error
+	turn func(fd uintptr) bool
+	rest remainder
+	err  error // why the conversation ended; nil: conn failed
 }
 
 // attach prepares the connection for reading and writing by its descriptor, if it has one.
@@ -27,90 +27,112 @@ func (c *Channel) attach() {
 	if err != nil {
 		return
 	}
-	c.in.raw = rawInput{conn: raw, try: c.in.tryRead}
-	c.out.raw = rawOutput{conn: raw, try: c.out.tryWrite}
+	c.in.raw = rawInput{conn: raw, turn: c.turn}
+	raw.Control(c.in.raw.rest.attach)
 }
 
-// read reads at least one byte behind what is unread.
-func (in *input) read(conn net.Conn) error {
-	if in.raw.conn == nil {
-		return in.readConn(conn)
+// read reads and works on what comes until the conversation ends.
+//
+// All of it happens within one call of RawConn.Read. A call forgets what became readable before it, so that each has to
+// begin with a system call that most often finds nothing; within a call nothing is forgotten. Control keeps the descriptor
+// open for who writes. While they last Close waits for them: see abort.
+func (c *Channel) read() error {
+	raw := &c.in.raw
+	if raw.conn == nil {
+		return c.readConn()
 	}
-	if err := in.raw.conn.Read(in.raw.try); err != nil {
-		return err
-	}
-	n, err := in.raw.n, in.raw.err
+	var err error
+	closed := raw.conn.Control(func(fd uintptr) {
+		c.out.lend(int(fd))
+		defer c.out.lend(0)
+		err = raw.conn.Read(raw.turn)
+	})
 	switch {
-	case err != nil:
-		return err
-	case n == 0:
-		return io.EOF
+	case closed != nil:
+		return c.whyEnded(closed)
+	case raw.err != nil:
+		return raw.err
 	}
-	in.w += n
-	return nil
+	return c.whyEnded(err)
 }
 
-// tryRead reads what is there. It returns false if there is nothing, to be called again when there is.
-func (in *input) tryRead(fd uintptr) bool {
-	if in.buf == nil {
-		in.buf = full(take(firstRead))
-	}
+// turn reads what is there and works on it. It returns false when there is nothing left, to be called again when there is.
+func (c *Channel) turn(fd uintptr) bool {
+	in := &c.in
+	raw := &in.raw
 	for {
-		n, errno := receive(fd, in.buf.b[in.w:])
-		in.raw.n, in.raw.err = n, nil
-		switch errno {
-		case 0:
-		case syscall.EINTR:
+		in.ready()
+		sent := c.out.sent.Load()
+		n, drained, errno := raw.rest.receive(fd, in.buf.b[in.w:])
+		switch {
+		case errno == syscall.EINTR:
 			continue
-		case syscall.EAGAIN:
-			if in.w == 0 {
-				in.drop()
-			}
+		case errno == syscall.EAGAIN:
+			in.rest()
 			return false
-		default:
-			in.raw.err = errno
+		case errno != 0:
+			raw.err = c.whyEnded(errno)
+			return true
+		case n == 0:
+			raw.err = c.whyEnded(in.ended(io.EOF))
+			return true
 		}
-		return true
+		in.w += n
+		if raw.err = c.work(); raw.err != nil {
+			return true
+		}
+		// The peer's reset may have come with what was read: it shows in what was sent since, or in reading again.
+		if drained && sent != c.out.sent.Load() {
+			in.rest()
+			return false
+		}
 	}
 }
 
-// rawOutput writes a TCP connection by its descriptor. Guarded by output.mu.
+// rest gives up the buffer of a connection that becomes idle.
+func (in *input) rest() {
+	if in.w == 0 {
+		in.drop()
+	}
+}
+
+// abort closes the connection, without waiting for the read goroutine.
+func (c *Channel) abort() {
+	if c.in.raw.conn == nil {
+		c.conn.Close()
+		return
+	}
+	go c.conn.Close()
+}
+
+// rawOutput is the descriptor of a TCP connection. Guarded by output.mu.
 type rawOutput struct {
-	conn syscall.RawConn // nil: not a TCP connection
-	try  func(fd uintptr) bool
-	b    []byte
-	n    int
-	err  error
+	fd int // good while the read goroutine reads; 0: there is none
+}
+
+func (o *output) lend(fd int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.raw.fd = fd
 }
 
 // writeNow writes what the socket takes at once, which may be nothing.
-func (o *output) writeNow(b []byte) (int, error) {
-	if o.raw.conn == nil {
+func (o *output) writeNow(b []byte) (n int, err error) {
+	if o.raw.fd == 0 {
 		return 0, nil
 	}
-	o.raw.b, o.raw.n, o.raw.err = b, 0, nil
-	err := o.raw.conn.Write(o.raw.try)
-	o.raw.b = nil
-	if err == nil {
-		err = o.raw.err
-	}
-	return o.raw.n, err
-}
-
-func (o *output) tryWrite(fd uintptr) bool {
-	for o.raw.n < len(o.raw.b) {
-		rest := o.raw.b[o.raw.n:]
-		n, errno := transmit(fd, rest[:min(len(rest), writePiece)])
+	for n < len(b) {
+		rest := b[n:]
+		m, errno := transmit(uintptr(o.raw.fd), rest[:min(len(rest), writePiece)])
 		switch errno {
 		case 0:
-			o.raw.n += n
+			n += m
 		case syscall.EINTR:
 		case syscall.EAGAIN:
-			return true
+			return n, nil
 		default:
-			o.raw.err = errno
-			return true
+			return n, errno
 		}
 	}
-	return true
+	return n, nil
 }

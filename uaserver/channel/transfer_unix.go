@@ -7,8 +7,15 @@ import "syscall"
 // Here the scheduler is told of system calls, and so is the race detector, to which an answer that came through a socket
 // then proves that its request was sent before.
 
-// receive reads from a socket that does not block.
-func receive(fd uintptr, b []byte) (int, syscall.Errno) { return transferred(syscall.Read(int(fd), b)) }
+// remainder reads a socket that does not block. Whether it was drained is not known here.
+type remainder struct{}
+
+func (*remainder) attach(uintptr) {}
+
+func (*remainder) receive(fd uintptr, b []byte) (int, bool, syscall.Errno) {
+	n, errno := transferred(syscall.Read(int(fd), b))
+	return n, false, errno
+}
 
 // transmit writes to a socket that does not block.
 func transmit(fd uintptr, b []byte) (int, syscall.Errno) {
