@@ -78,8 +78,8 @@ var ErrUnsent = errors.New("nothing was sent")
 // down.
 var ErrHalfOpen = errors.New("nothing came for long")
 
-// ErrReplanned is returned by Poll when the device refused the request as a whole and other requests have taken its
-// place: nothing was read, and Requests tells them.
+// ErrReplanned is wrapped by what Poll returns when the device refused the request as a whole and other requests have
+// taken its place: nothing was read, and Requests tells them. With ErrSkipped the device was not asked.
 var ErrReplanned = errors.New("the request was replaced")
 
 // ErrSkipped is returned by Poll and Identify for what the device has refused lately: it was not asked again, and nothing

@@ -143,7 +143,10 @@ func (l *lane) poll(ctx context.Context, d *device, s *scan, request int) (again
 	batch, err := d.cfg.Driver.Poll(ctx, l.number, request, l.batch[:0])
 	if errors.Is(err, ErrSkipped) {
 		s.settle()
-		return false
+		if again = errors.Is(err, ErrReplanned); again {
+			d.forget()
+		}
+		return again
 	}
 	took := time.Since(start)
 	l.batch = batch

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -98,7 +99,7 @@ func (d *document) only(n *node, what, value string) {
 }
 
 // urlsToCome are the schemes that a later version knows.
-var urlsToCome = []string{"tcp+tls", "ascii", "serial", "serial+tcp"}
+var urlsToCome = []string{"serial", "serial+tcp"}
 
 func (r *siteReader) busURL(n *node, what, name string) port.Address {
 	s, ok := r.scalar(n, what+": url", `"tcp://10.0.0.5:502"`)
@@ -107,7 +108,7 @@ func (r *siteReader) busURL(n *node, what, name string) port.Address {
 	}
 	for _, scheme := range urlsToCome {
 		if strings.HasPrefix(s, scheme+":") {
-			r.fault(n, "%s: %s is not available in this version: use tcp, rtuovertcp or rtu", what, scheme)
+			r.fault(n, "%s: %s is not available in this version: use tcp, tcp+tls, rtuovertcp, rtu or ascii", what, scheme)
 			return port.Address{}
 		}
 	}
@@ -116,15 +117,16 @@ func (r *siteReader) busURL(n *node, what, name string) port.Address {
 		r.fault(n, "%s: url %v", what, err)
 		return port.Address{}
 	}
+	a.TLS.Beside(filepath.Dir(r.site.File))
 	first, taken := r.lines[a.Key()]
 	switch {
 	case !taken:
 		r.lines[a.Key()] = line{name, n.line, a.Mode}
 	case a.Serial() && first.mode != a.Mode:
 		r.fault(n, "%s: serial line %s runs at %s here and at %s for bus %s on line %d: a line has one setting; put its devices on one bus",
-			what, a.Path, a.Mode, first.mode, first.bus, first.at)
+			what, a.Key(), a.Mode, first.mode, first.bus, first.at)
 	case a.Serial():
-		r.fault(n, "%s: serial line %s is bus %s already, on line %d: put its devices on one bus", what, a.Path, first.bus, first.at)
+		r.fault(n, "%s: serial line %s is bus %s already, on line %d: put its devices on one bus", what, a.Key(), first.bus, first.at)
 	default:
 		r.note(what + ": " + a.Host + " is bus " + first.bus + " too: the device must take two connections")
 	}

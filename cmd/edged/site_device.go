@@ -177,7 +177,7 @@ func (d *deviceReader) modbusKeys() []key {
 	return []key{
 		{"bus", func(v *node) { d.settings.Bus = d.bus(v) }},
 		{"unit", func(v *node) { c.Unit = d.integer(v, d.what+": unit", 0, 255) }},
-		{"writes", func(v *node) { c.Writes = d.choice(v, d.what+": writes", "auto", "single", "multiple") }},
+		{"writes", func(v *node) { c.Writes = d.choice(v, d.what+": writes", "auto", "single", "multiple", "both") }},
 		{"poll", func(v *node) { d.poll = d.readPoll(v, d.what) }},
 		{"max_registers", func(v *node) { c.MaxRegisters = d.integer(v, d.what+": max_registers", 1, 125) }},
 		{"max_bits", func(v *node) { c.MaxBits = d.integer(v, d.what+": max_bits", 1, 2000) }},
@@ -208,18 +208,6 @@ func (d *deviceReader) bus(n *node) string {
 		return ""
 	}
 	return name
-}
-
-// quirks are named by the symptom that they cure; this version knows none, and takes the empty map.
-func (d *deviceReader) quirks(n *node) {
-	if s, ok := d.sketching(); ok {
-		s.object(&d.document, nil)
-		return
-	}
-	if n.kind == nullNode || (n.kind == mapNode && len(n.pairs) == 0) {
-		return
-	}
-	d.fault(n, "%s: quirks are not available in this version: remove the key", d.what)
 }
 
 func (d *document) texts(n *node, what string) []string {

@@ -150,13 +150,13 @@ func (t *tagReader) readModbus(n *node) {
 	}
 	m.Access, m.HasRange, m.Low, m.High = t.def.Access, t.def.HasRange, t.def.Low, t.def.High
 	m.Poll, m.Name = t.def.Poll, t.def.Name
-	for _, e := range m.Check() {
+	for _, e := range m.Check(t.settings.Modbus) {
 		t.fieldFault(n, t.what, e.Field, e.Index, e.Msg)
 	}
 	if before != len(t.mistakes)+t.more {
 		return
 	}
-	t.def.Kind, t.def.Len = m.Shape()
+	t.def.Kind, t.def.Len = m.Shape(t.settings.Modbus)
 	if !t.checkType(n) {
 		return
 	}
@@ -169,14 +169,14 @@ func (t *tagReader) readModbus(n *node) {
 		one := m
 		one.Ref, one.Name = ref, def.Name
 		if i > 0 {
-			address, err := m.Repeat(i)
+			address, err := m.Repeat(t.settings.Modbus, i)
 			if err != nil {
 				t.fault(n.get("repeat"), "%s: repeat: %v", t.what, err)
 				return false
 			}
 			one.Address = address
 		}
-		def.How, def.Place = one.Definition()
+		def.How, def.Place = one.Definition(t.settings.Modbus)
 		t.settings.Modbus.Tags = append(t.settings.Modbus.Tags, one)
 		return true
 	})

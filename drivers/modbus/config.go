@@ -21,7 +21,8 @@ type Config struct {
 	Holes        []string      // address ranges that are never touched: "holding:12-19"
 	Together     [][]string    // names of tags that one request must read
 	Poll         time.Duration // period of tags that give none; 0: 1 s
-	Writes       string        // function codes of writes: "auto" (the default: 5, 6 for one, 15, 16 for more), "single", "multiple"
+	Writes       string        // as Quirks.Writes; not both
+	Quirks       Quirks
 	Tags         []Tag
 }
 
@@ -30,6 +31,7 @@ const (
 	mostReadRegisters  = 125
 	mostReadBits       = 2000
 	mostWriteRegisters = 123
+	mostBothRegisters  = 121
 	mostWriteBits      = 1968
 	defaultPoll        = time.Second
 )
@@ -61,8 +63,19 @@ func (c *Config) Check() []*FieldError {
 	check(c.MaxBits >= 0 && c.MaxBits <= mostReadBits, "max_bits", "%d is not from 1 to %d", c.MaxBits, mostReadBits)
 	check(c.Gaps >= 0 && c.Gaps <= mostReadBits, "gaps", "%d is not from 0 to %d", c.Gaps, mostReadBits)
 	check(c.Poll >= 0, "poll", "%v is negative", c.Poll)
-	check(slices.Contains([]string{"", "auto", "single", "multiple"}, c.Writes), "writes",
-		"%q is not one of auto, single, multiple", c.Writes)
+	words := []string{"", "auto", writesSingle, writesMultiple, writesBoth}
+	check(slices.Contains(words, c.Writes), "writes", "%q is not one of auto, single, multiple, both", c.Writes)
+	q := &c.Quirks
+	check(slices.Contains(words, q.Writes), "quirks.writes", "%q is not one of auto, single, multiple, both", q.Writes)
+	check(c.Writes == "" || q.Writes == "", "quirks.writes", "writes stands beside quirks too: remove one")
+	check(slices.Contains([]string{"", bytesHigh, bytesLow}, q.StringBytes), "quirks.string_bytes", "%q is not high or low", q.StringBytes)
+	check(q.StringFill == "" || q.StringFill == fillSpace, "quirks.string_fill", "%q is not nul or space", q.StringFill)
+	check(q.PauseBetween >= 0 && q.PauseConnect >= 0, "quirks", "a pause is negative")
+	for i, code := range q.Busy {
+		if code < 1 || code > 255 {
+			errs = append(errs, &FieldError{Field: "quirks.busy_codes", Index: i, Msg: fmt.Sprintf("%d is no exception code, which are 1 to 255", code)})
+		}
+	}
 	for i, text := range c.Holes {
 		if _, err := parseSpan(text); err != nil {
 			errs = append(errs, &FieldError{Field: "holes", Index: i, Msg: err.Error()})
@@ -77,7 +90,7 @@ func (c *Config) Check() []*FieldError {
 // CheckLine reports what the line does not do for the device: unit 0 is a broadcast where there is no MBAP header
 // (Serial Line, 2.2), and nobody answers to one.
 func (c *Config) CheckLine(framing Framing) []*FieldError {
-	if c.Unit != 0 || framing != RTU {
+	if c.Unit != 0 || framing == TCP {
 		return nil
 	}
 	for i := range c.Tags {
@@ -102,6 +115,9 @@ func (c *Config) checkTogether() []*FieldError {
 		fields[t.Name] = f
 		if h, in := l.hole(f.table, f.start, f.end()); in {
 			errs = append(errs, wrong("holes", "%s at %s lies in the hole %s", t.Name, t.Address, h))
+		}
+		if l.fromZero && f.table.Bits() && f.end() > l.bits {
+			errs = append(errs, wrong("quirks.bits_from_zero", "%s at %s lies beyond what one read from 0 reaches, which is %d", t.Name, t.Address, l.bits))
 		}
 		if f.count > l.most(f.table) {
 			errs = append(errs, wrong("max_registers", "%s needs %d in one read, and %d are allowed", t.Name, f.count, l.most(f.table)))
@@ -170,7 +186,8 @@ func (c *Config) period(t *Tag) time.Duration {
 }
 
 func (c *Config) limits() limits {
-	l := limits{registers: mostReadRegisters, bits: mostReadBits, gaps: c.Gaps}
+	l := limits{registers: mostReadRegisters, bits: mostReadBits, gaps: c.Gaps,
+		single: c.Quirks.OneRequest, fromZero: c.Quirks.BitsFromZero}
 	if c.MaxRegisters > 0 {
 		l.registers = c.MaxRegisters
 	}

@@ -52,7 +52,7 @@ func TestTagCheckNamesTheKey(t *testing.T) {
 		{Tag{Address: "holding:0", Verify: true}, "verify: "},
 		{Tag{Address: "holding:0", Verify: true, Access: rw}, ""},
 	} {
-		errs := row.tag.Check()
+		errs := row.tag.Check(&Config{})
 		switch {
 		case row.want == "" && len(errs) > 0:
 			t.Errorf("%+v: %v", row.tag, errs[0])
@@ -61,32 +61,32 @@ func TestTagCheckNamesTheKey(t *testing.T) {
 		}
 	}
 	both := Tag{Address: "holding:0", Order: "X", Scale: "y", Access: rw, HasRange: true, Low: 1}
-	if errs := both.Check(); len(errs) != 3 {
+	if errs := both.Check(&Config{}); len(errs) != 3 {
 		t.Errorf("not every mistake is told: %v", errs)
 	}
 }
 
 func TestShapeAndDefinition(t *testing.T) {
 	tg := Tag{Address: "40021", Type: "int16", Scale: "0.1", Offset: "-40"}
-	if k, n := tg.Shape(); k != tag.Float64 || n != 0 {
+	if k, n := tg.Shape(&Config{}); k != tag.Float64 || n != 0 {
 		t.Errorf("%v, %d", k, n)
 	}
-	if how, place := tg.Definition(); how.Definition(place) != "holding:20 int16 * 0.1 + -40" {
+	if how, place := tg.Definition(&Config{}); how.Definition(place) != "holding:20 int16 * 0.1 + -40" {
 		t.Errorf("%q", how.Definition(place))
 	}
 	bit := Tag{Address: "holding:30.4"}
-	if how, place := bit.Definition(); how.Definition(place) != "holding:30.4" {
+	if how, place := bit.Definition(&Config{}); how.Definition(place) != "holding:30.4" {
 		t.Errorf("%q", how.Definition(place))
 	}
 	tg = Tag{Address: "holding:0", Type: "float32[3]"}
-	if k, n := tg.Shape(); k != tag.Float32 || n != 3 {
+	if k, n := tg.Shape(&Config{}); k != tag.Float32 || n != 3 {
 		t.Errorf("%v, %d", k, n)
 	}
 	tg = Tag{Address: "x"}
-	if how, _ := tg.Definition(); how != nil {
+	if how, _ := tg.Definition(&Config{}); how != nil {
 		t.Errorf("a wrong tag has the definition %v", how)
 	}
-	if k, _ := tg.Shape(); k != tag.Null {
+	if k, _ := tg.Shape(&Config{}); k != tag.Null {
 		t.Error("a wrong tag has a shape")
 	}
 }
@@ -105,7 +105,7 @@ func TestRepeat(t *testing.T) {
 		{"holding:65534", "uint16", 2, ""},
 	} {
 		tg := Tag{Address: row.address, Type: row.typ}
-		if s, err := tg.Repeat(row.n); s != row.want || (err == nil) != (row.want != "") {
+		if s, err := tg.Repeat(&Config{}, row.n); s != row.want || (err == nil) != (row.want != "") {
 			t.Errorf("%s %s, number %d: %q, %v", row.address, row.typ, row.n, s, err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestConfigCheck(t *testing.T) {
 		{Config{Tags: tags, MaxRegisters: 126}, "max_registers: "},
 		{Config{Tags: tags, MaxBits: 2001}, "max_bits: "},
 		{Config{Tags: tags, Gaps: -1}, "gaps: "},
-		{Config{Tags: tags, Writes: "both"}, "writes: "},
+		{Config{Tags: tags, Writes: "any"}, "writes: "},
 		{Config{Tags: tags, Holes: []string{"holding:5", "12-19"}}, "holes: "},
 		{Config{Tags: tags, Holes: []string{"holding:1-3"}}, "holes: a at holding:0 lies in the hole holding:1-3"},
 		{Config{Tags: tags, MaxRegisters: 1}, "max_registers: a needs 2"},

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -26,18 +27,20 @@ type Device struct {
 	hold   map[tag.Ref]time.Duration
 	scans  []time.Duration
 	limits limits
+	quirks Quirks
 	lanes  []lane
 
 	// Owned by the lane.
-	plans    [][]int    // request numbers by scan
-	requests []*request // by number
-	noMask   bool       // the device does not know function 22
-	scratch  []byte
+	scanPlans
+	noMask  bool // the device does not know function 22
+	who     identification
+	scratch []byte
 }
 
 type lane struct {
-	link   *Link
-	client gomodbus.Client
+	link     *Link
+	client   gomodbus.Client
+	packager gomodbus.Packager
 }
 
 // New plans a device over the links of its bus, one a lane.
@@ -45,7 +48,9 @@ func New(cfg Config, links ...*Link) (*Device, error) {
 	if errs := cfg.Check(); len(errs) > 0 {
 		return nil, fmt.Errorf("device %s: %w", cfg.Name, errs[0])
 	}
-	d := &Device{name: cfg.Name, hold: map[tag.Ref]time.Duration{}, limits: cfg.limits()}
+	d := &Device{name: cfg.Name, hold: map[tag.Ref]time.Duration{}, limits: cfg.limits(), quirks: cfg.Quirks}
+	d.noMask = cfg.Quirks.NoMask
+	d.who.untold = cfg.Quirks.NoIdentity
 	d.room(cfg.Tags)
 	shared := forms{}
 	byName := make(map[string]*field, len(cfg.Together))
@@ -77,7 +82,11 @@ func New(cfg Config, links ...*Link) (*Device, error) {
 		if errs := cfg.CheckLine(l.cfg.Framing); len(errs) > 0 {
 			return nil, fmt.Errorf("device %s: %w", cfg.Name, errs[0])
 		}
-		d.lanes = append(d.lanes, lane{l, newClient(l, byte(cfg.Unit))})
+		if cfg.Unit == 0 && l.cfg.Framing != TCP {
+			d.who.untold = true
+		}
+		packager := newPackager(l.cfg.Framing, byte(cfg.Unit))
+		d.lanes = append(d.lanes, lane{l, gomodbus.NewClient2(packager, l), packager})
 	}
 	d.plan(&cfg, byName)
 	return d, nil
@@ -104,16 +113,21 @@ func (d *Device) field(ref tag.Ref) *field {
 	return &d.fields[d.index[ref-d.first]-1]
 }
 
-// newClient joins goburrow's client and packager to our link.
-func newClient(l *Link, unit byte) gomodbus.Client {
-	if l.cfg.Framing == RTU {
+// newPackager is goburrow's for a framing.
+func newPackager(f Framing, unit byte) gomodbus.Packager {
+	switch f {
+	case RTU:
 		h := gomodbus.NewRTUClientHandler("")
 		h.SlaveId = unit
-		return gomodbus.NewClient2(h, l)
+		return h
+	case ASCII:
+		h := gomodbus.NewASCIIClientHandler("")
+		h.SlaveId = unit
+		return h
 	}
 	h := gomodbus.NewTCPClientHandler("")
 	h.SlaveId = unit
-	return gomodbus.NewClient2(h, l)
+	return h
 }
 
 // plan makes the requests of every period. byName are the fields that groups name.
@@ -144,14 +158,8 @@ func (d *Device) plan(cfg *Config, byName map[string]*field) {
 		d.scans = append(d.scans, p)
 	}
 	slices.Sort(d.scans)
-	for scan, p := range d.scans {
-		var numbers []int
-		for _, r := range plan(units[p], &d.limits) {
-			r.scan = scan
-			numbers = append(numbers, len(d.requests))
-			d.requests = append(d.requests, r)
-		}
-		d.plans = append(d.plans, numbers)
+	for _, p := range d.scans {
+		d.add(plan(units[p], &d.limits))
 	}
 }
 
@@ -165,33 +173,34 @@ func (d *Device) Hold() map[tag.Ref]time.Duration { return d.hold }
 func (d *Device) Scans() []time.Duration { return d.scans }
 
 // Requests implements drivers.Driver.
-func (d *Device) Requests(scan int) []int { return d.plans[scan] }
+func (d *Device) Requests(scan int) []int { return d.plans[scan].numbers }
 
 // Poll implements drivers.Driver.
 func (d *Device) Poll(ctx context.Context, lane, number int, dst []tag.Sample) ([]tag.Sample, error) {
 	r := d.requests[number]
+	p := &d.plans[r.scan]
+	switch {
+	case number == p.numbers[0] && d.begin(p):
+		return dst, errArranged
+	case number != p.numbers[0] && r.rests(d.lanes[lane].link.opened):
+		return dst, drivers.ErrSkipped
+	}
 	data, err := d.read(ctx, lane, r.table, r.start, r.count())
 	if err == nil {
+		d.answered(r)
+		if d.quirks.CloseAfter && number == p.numbers[len(p.numbers)-1] {
+			d.lanes[lane].link.Close()
+		}
 		return decodeAll(r.fields, r.start, r.end, data, dst), nil
 	}
-	if exceptionOf(err) == gomodbus.ExceptionCodeIllegalDataAddress && d.replan(number, r) {
-		return dst, drivers.ErrReplanned
+	r.failed = true
+	if code := exceptionOf(err); refusesAddresses(code) && !d.quirks.busy(code) {
+		if d.replan(number, r) {
+			return dst, fmt.Errorf("%s: read %s:%d+%d: %w, and %w by its halves", d.name, r.table, r.start, r.count(), err, drivers.ErrReplanned)
+		}
+		r.refuse()
 	}
 	return d.failed(err, r, r.start, r.end, dst)
-}
-
-// replan halves a refused request, so that in the end the offending address alone is bad. The halves stay.
-func (d *Device) replan(number int, r *request) bool {
-	left, right, ok := r.split()
-	if !ok {
-		return false
-	}
-	d.requests[number] = left
-	d.requests = append(d.requests, right)
-	old := d.plans[r.scan]
-	at := slices.Index(old, number) + 1
-	d.plans[r.scan] = slices.Insert(slices.Clone(old), at, len(d.requests)-1)
-	return true
 }
 
 // Refresh implements drivers.Driver: it reads no more than spans the tags that one request can bring.
@@ -202,6 +211,9 @@ func (d *Device) Refresh(ctx context.Context, lane int, refs []tag.Ref, dst []ta
 	}
 	r := first.request
 	from, to := first.reach()
+	if d.limits.fromZero && r.table.Bits() {
+		from = 0
+	}
 	start, end := from, to
 	for _, ref := range refs[1:] {
 		if f := d.field(ref); f != nil && f.request == r {
@@ -211,12 +223,15 @@ func (d *Device) Refresh(ctx context.Context, lane int, refs []tag.Ref, dst []ta
 	}
 	data, err := d.read(ctx, lane, r.table, start, end-start)
 	wider := start != from || end != to
-	if wider && exceptionOf(err) == gomodbus.ExceptionCodeIllegalDataAddress {
+	if wider && refusesAddresses(exceptionOf(err)) {
 		start, end = from, to
 		data, err = d.read(ctx, lane, r.table, start, end-start)
 	}
 	if err != nil {
 		return d.failed(err, r, start, end, dst)
+	}
+	if d.quirks.CloseAfter {
+		d.lanes[lane].link.Close()
 	}
 	return decodeAll(r.fields, start, end, data, dst), nil
 }
@@ -250,18 +265,29 @@ func (d *Device) failed(err error, r *request, start, end int, dst []tag.Sample)
 }
 
 // read brings registers, or bits packed as the protocol packs them; the count of what came was compared with count.
-func (d *Device) read(ctx context.Context, lane int, t Table, start, count int) ([]byte, error) {
+func (d *Device) read(ctx context.Context, lane int, t Table, start, count int) (data []byte, err error) {
 	l := &d.lanes[lane]
-	l.link.begin(ctx)
+	l.link.begin(ctx, &d.quirks)
 	switch t {
 	case Coils:
-		return l.client.ReadCoils(uint16(start), uint16(count))
+		data, err = l.client.ReadCoils(uint16(start), uint16(count))
 	case Discrete:
-		return l.client.ReadDiscreteInputs(uint16(start), uint16(count))
+		data, err = l.client.ReadDiscreteInputs(uint16(start), uint16(count))
 	case Input:
 		return l.client.ReadInputRegisters(uint16(start), uint16(count))
+	default:
+		return l.client.ReadHoldingRegisters(uint16(start), uint16(count))
 	}
-	return l.client.ReadHoldingRegisters(uint16(start), uint16(count))
+	if d.quirks.HighBitFirst {
+		reverseBits(data)
+	}
+	return data, err
+}
+
+func reverseBits(data []byte) {
+	for i, b := range data {
+		data[i] = bits.Reverse8(b)
+	}
 }
 
 // Write implements drivers.Driver.
@@ -290,65 +316,109 @@ func (d *Device) write(ctx context.Context, lane int, c *tag.Command) error {
 		return nil
 	}
 	d.scratch = w.data
-	err := d.send(ctx, lane, f, w)
+	left, err := d.send(ctx, lane, f, w)
 	done := err == nil
 	if done && f.verify {
-		var same bool
-		if same, err = d.confirm(ctx, lane, f, w); err == nil && !same {
+		if left == nil {
+			left, err = d.readBack(ctx, lane, f, w)
+		}
+		if err == nil && !f.same(left, w) {
 			c.Status = tag.BadDeviceFailure
-			return &drivers.Fault{Kind: drivers.Refused, Err: fmt.Errorf("%s: write %s:%d+%d: reads back another value than was written", d.name, f.table, w.start, w.count)}
+			return &drivers.Fault{Kind: drivers.Refused, Outcome: drivers.Done,
+				Err: fmt.Errorf("%s: write %s:%d+%d: reads back another value than was written", d.name, f.table, w.start, w.count)}
 		}
 	}
 	if err == nil {
 		c.Status = tag.Good
+		if d.quirks.CloseAfter && f.access&tag.Readable == 0 {
+			d.lanes[lane].link.Close()
+		}
 		return nil
 	}
 	status, fault := d.fault(err, true, fmt.Sprintf("write %s:%d+%d", f.table, w.start, w.count))
+	sent := d.lanes[lane].link.sent
+	var part *partError
 	switch {
-	case fault != nil:
-		if fault.Kind == drivers.Mute && !d.lanes[lane].link.sent {
-			status = tag.BadNoCommunication // the reading before the write of a bit
+	case fault != nil && done: // what was not answered is the reading that verifies
+		status, fault.Outcome = tag.BadTimeout, drivers.Done
+	case fault != nil && errors.As(err, &part):
+		fault.Outcome = drivers.Unknown
+	case fault != nil && !sent: // the reading before the write of a bit
+		if fault.Outcome = drivers.NotDone; fault.Kind == drivers.Mute || fault.Kind == drivers.Garbled {
+			status = tag.BadNoCommunication
 		}
-		if done {
-			status = tag.BadTimeout // what was not answered is the reading that verifies
-		}
-		c.Status = status
-		return fault
-	case d.lanes[lane].link.sent:
-		c.Status = tag.BadTimeout
+	case fault == nil && (sent || done || errors.As(err, &part)):
+		status = tag.BadTimeout
 	}
-	return err
+	c.Status = status
+	if fault == nil {
+		return err
+	}
+	return fault
 }
 
-// send chooses the function: 5 and 6 for one, 15 and 16 for more, unless the device is said to know only one of the
-// two. There is no second try with the other.
-func (d *Device) send(ctx context.Context, lane int, f *field, w write) error {
+// partError is the failure of a write of several requests of which some were carried out.
+type partError struct {
+	done, all int
+	err       error
+}
+
+func (e *partError) Error() string {
+	return fmt.Sprintf("%v, after %d of %d were written", e.err, e.done, e.all)
+}
+func (e *partError) Unwrap() error { return e.err }
+
+// send chooses the function: 5 and 6 for one, 15 and 16 for more, unless the device is said to know only one of the two,
+// or to write and read at once (23). There is no second try with another. left is what a write has left in the device,
+// where its answer tells.
+func (d *Device) send(ctx context.Context, lane int, f *field, w write) (left []byte, err error) {
 	l := &d.lanes[lane]
-	l.link.begin(ctx)
+	l.link.begin(ctx, &d.quirks)
 	start, count := uint16(w.start), uint16(w.count)
 	single := w.count == 1 && !f.multiOnly || f.singleOnly
-	var err error
 	switch {
 	case f.bit >= 0:
-		return d.writeBit(ctx, lane, f, w.data[0] != 0)
+		return nil, d.writeBit(ctx, lane, f, w.data[0] != 0)
 	case f.table == Coils && single:
-		for i := 0; i < w.count && err == nil; i++ {
+		return nil, inTurn(w.count, func(i int) (err error) {
 			var on uint16
 			if bitAt(w.data, i) {
 				on = 0xFF00
 			}
 			_, err = l.client.WriteSingleCoil(start+uint16(i), on)
-		}
+			return err
+		})
 	case f.table == Coils:
-		_, err = l.client.WriteMultipleCoils(start, count, w.data)
-	case single:
-		for i := 0; i < w.count && err == nil; i++ {
-			_, err = l.client.WriteSingleRegister(start+uint16(i), binary.BigEndian.Uint16(w.data[2*i:]))
+		data := w.data
+		if d.quirks.HighBitFirst {
+			data = slices.Clone(data)
+			reverseBits(data)
 		}
+		_, err = l.client.WriteMultipleCoils(start, count, data)
+	case f.both:
+		return l.client.ReadWriteMultipleRegisters(start, count, start, count, w.data)
+	case single:
+		return nil, inTurn(w.count, func(i int) (err error) {
+			_, err = l.client.WriteSingleRegister(start+uint16(i), binary.BigEndian.Uint16(w.data[2*i:]))
+			return err
+		})
 	default:
 		_, err = l.client.WriteMultipleRegisters(start, count, w.data)
 	}
-	return err
+	return nil, err
+}
+
+// inTurn writes n registers or coils one after the other.
+func inTurn(n int, one func(i int) error) error {
+	for i := range n {
+		if err := one(i); err != nil {
+			if i > 0 {
+				return &partError{i, n, err}
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 // writeBit changes one bit of a register: by mask where the device can, else by reading and writing it. Nothing of this
@@ -376,23 +446,36 @@ func (d *Device) writeBit(ctx context.Context, lane int, f *field, on bool) erro
 	return err
 }
 
-// confirm reads back what was written.
-func (d *Device) confirm(ctx context.Context, lane int, f *field, w write) (bool, error) {
-	wrote := slices.Clone(w.data)
-	data, err := d.read(ctx, lane, f.table, w.start, w.count)
+// readBack reads what was written.
+func (d *Device) readBack(ctx context.Context, lane int, f *field, w write) ([]byte, error) {
+	if f.bit >= 0 || !f.table.Bits() || !d.limits.fromZero {
+		return d.read(ctx, lane, f.table, w.start, w.count)
+	}
+	data, err := d.read(ctx, lane, f.table, 0, w.start+w.count)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	if f.bit >= 0 {
-		return binary.BigEndian.Uint16(data)>>f.bit&1 == uint16(wrote[0]), nil
-	}
-	if !f.table.Bits() {
-		return bytes.Equal(data, wrote), nil
-	}
+	left := make([]byte, (w.count+7)/8)
 	for i := range w.count {
-		if bitAt(data, i) != bitAt(wrote, i) {
-			return false, nil
+		if bitAt(data, w.start+i) {
+			left[i/8] |= 1 << (i % 8)
 		}
 	}
-	return true, nil
+	return left, nil
+}
+
+// same reports whether what the device holds is what was written.
+func (f *field) same(left []byte, w write) bool {
+	if f.bit >= 0 {
+		return binary.BigEndian.Uint16(left)>>f.bit&1 == uint16(w.data[0])
+	}
+	if !f.table.Bits() {
+		return bytes.Equal(left, w.data)
+	}
+	for i := range w.count {
+		if bitAt(left, i) != bitAt(w.data, i) {
+			return false
+		}
+	}
+	return true
 }

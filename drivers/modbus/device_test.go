@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"edged/drivers"
 	"edged/drivers/tag"
@@ -217,44 +218,87 @@ func pollAll(ctx context.Context, d *Device) (out []tag.Sample) {
 }
 
 func TestException2SplitsUntilTheOffenderIsAlone(t *testing.T) {
+	for _, row := range []struct{ code, bad int }{{2, 37}, {3, 37}, {2, 0}, {2, 59}} {
+		synctest.Test(t, func(t *testing.T) {
+			cured := false
+			dev := &registers{refuse: func(pdu []byte) byte {
+				at, n := int(pdu[1])<<8|int(pdu[2]), int(pdu[3])<<8|int(pdu[4])
+				if at <= row.bad && at+n > row.bad && !cured {
+					return byte(row.code)
+				}
+				return 0
+			}}
+			p := &peer{framing: TCP, units: map[byte]func([]byte) []byte{1: dev.answer}}
+			var tags []Tag
+			for i := range 60 {
+				tags = append(tags, Tag{Name: fmt.Sprintf("t%d", i), Address: fmt.Sprintf("holding:%d", i)})
+				dev.holding[i] = uint16(i)
+			}
+			d, l := open(t, p, Config{Tags: tags}, LinkConfig{Timeout: waits})
+			defer closeAll(l, p)
+			asked := func(want, least, most int) {
+				t.Helper()
+				before := len(p.seen())
+				got := pollAll(t.Context(), d)
+				if len(got) != want {
+					t.Errorf("address %d: %d readings, want %d", row.bad, len(got), want)
+				}
+				for _, s := range got {
+					status := tag.Good
+					if int(s.Ref) == row.bad+1 && !cured {
+						status = tag.BadConfigurationError
+					}
+					if s.Status != status || status == tag.Good && s.Value.Bits() != uint64(s.Ref-1) {
+						t.Errorf("register %d: %v, %v", s.Ref-1, s.Status, s.Value)
+					}
+				}
+				if n := len(p.seen()) - before; n < least || n > most {
+					t.Errorf("address %d: %d requests, want %d to %d", row.bad, n, least, most)
+				}
+			}
+			asked(60, 11, 14) // one, and two for each halving
+			asked(59, 5, 6)   // the offender is left alone
+			asked(59, 5, 6)
+			l.Open(t.Context())
+			asked(59, 5, 6) // a device that closes after each answer is no other each time
+			time.Sleep(restAtLeast)
+			l.Open(t.Context())
+			asked(60, 6, 7) // after a reconnect it may be another device
+			time.Sleep(restFor)
+			asked(60, 6, 7)
+			cured = true
+			asked(59, 5, 6)
+			time.Sleep(restFor)
+			asked(60, 6, 7)
+			asked(60, 1, 1) // put together again
+		})
+	}
+}
+
+// Every request is refused for its size, whatever its addresses: the halves stay apart.
+func TestD5SmallDeviceFindsItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := &registers{refuse: func(pdu []byte) byte {
-			at, n := int(pdu[1])<<8|int(pdu[2]), int(pdu[3])<<8|int(pdu[4])
-			if at <= 37 && at+n > 37 {
-				return 2
+			if n := int(pdu[3])<<8 | int(pdu[4]); n > 20 {
+				return 3
 			}
 			return 0
 		}}
-		p := &peer{framing: TCP, units: map[byte]func([]byte) []byte{1: dev.answer}}
+		p := &peer{framing: RTU, units: map[byte]func([]byte) []byte{1: dev.answer}}
 		var tags []Tag
 		for i := range 60 {
-			tags = append(tags, Tag{Name: fmt.Sprintf("t%d", i), Address: fmt.Sprintf("holding:%d", i)})
-			dev.holding[i] = uint16(i)
+			tags = append(tags, Tag{Name: fmt.Sprintf("t%d", i), Address: fmt.Sprintf("holding:%d", 2*i), Type: "float32"})
 		}
 		d, l := open(t, p, Config{Tags: tags}, LinkConfig{Timeout: waits})
 		defer closeAll(l, p)
-		for round := range 2 {
-			got := pollAll(t.Context(), d)
-			if len(got) != 60 {
-				t.Fatalf("round %d: %d readings", round, len(got))
+		for range 3 {
+			before := len(p.seen())
+			if got := pollAll(t.Context(), d); len(got) != 60 || slices.ContainsFunc(got, func(s tag.Sample) bool { return s.Status != tag.Good }) {
+				t.Fatalf("%d readings: %v", len(got), got)
 			}
-			for i, s := range got {
-				if int(s.Ref) != i+1 {
-					t.Fatalf("reading %d is of tag %d", i, s.Ref)
-				}
-				want := tag.Good
-				if i == 37 {
-					want = tag.BadConfigurationError
-				}
-				if s.Status != want || want == tag.Good && s.Value.Bits() != uint64(i) {
-					t.Errorf("round %d, register %d: %v, %v", round, i, s.Status, s.Value)
-				}
+			if n := len(p.seen()) - before; before > 0 && n != 8 {
+				t.Errorf("%d requests a scan", n)
 			}
-		}
-		asked := len(p.seen())
-		pollAll(t.Context(), d)
-		if n := len(p.seen()) - asked; n > 7 {
-			t.Errorf("the split was forgotten: %d requests a scan", n)
 		}
 	})
 }

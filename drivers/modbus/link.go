@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -22,8 +23,9 @@ type Framing uint8
 
 // The framings.
 const (
-	TCP Framing = iota // MBAP header with a transaction id
-	RTU                // CRC and silence
+	TCP   Framing = iota // MBAP header with a transaction id
+	RTU                  // CRC and silence
+	ASCII                // lines of hexadecimal digits with an LRC
 )
 
 // LinkConfig is one connection to a line.
@@ -32,7 +34,7 @@ type LinkConfig struct {
 	Framing    Framing
 	Mode       port.Mode     // of a serial line; zero where characters take no time
 	Timeout    time.Duration // for an answer, beside the time that its characters take; 0: 500 ms
-	Turnaround time.Duration // silence between an answer and the next request; RTU keeps at least 3.5 characters
+	Turnaround time.Duration // silence between an answer and the next request; RTU on a serial line keeps at least 3.5 characters
 	Broadcast  time.Duration // how long a broadcast write is given; 0: 100 ms
 	Echo       bool          // the line brings back what we send
 }
@@ -50,13 +52,18 @@ const (
 	// device that closes after each answer, or when idle, makes no error then. A write asks always.
 	probeIdle = 10 * time.Millisecond
 	// bufferSize holds the longest frame with as much noise before it; what is older is dropped.
-	bufferSize = 1024
+	bufferSize = 2048
+	// maxASCIIFrame is a colon, two characters for each byte of unit, PDU and LRC, and the end of the line.
+	maxASCIIFrame = 1 + 2*(1+maxPDU+1) + 2
 )
 
 // Links makes the configuration of a link from a bus url.
 func Links(a port.Address) LinkConfig {
 	c := LinkConfig{Open: a, Framing: TCP, Mode: a.Mode}
-	if a.Serial() || a.Scheme == "rtuovertcp" {
+	switch {
+	case a.Scheme == "ascii":
+		c.Framing = ASCII
+	case a.Serial(), a.Scheme == "rtuovertcp":
 		c.Framing = RTU
 	}
 	return c
@@ -75,18 +82,22 @@ type Link struct {
 	transaction uint16
 	buf         [bufferSize]byte
 	filled      int // bytes of buf that are not yet a frame
-	out         [maxTCPFrame]byte
-	quietFrom   time.Time       // when the line fell silent
-	used        time.Time       // of the last request
-	silent      int             // requests in a row that brought not a byte and say something about the connection
-	heard       map[byte]bool   // units that answer, of TCP
-	late        map[byte]late   // by unit, of RTU
+	out         [maxASCIIFrame]byte
+	plain       [maxRTUFrame]byte // unit and PDU of an ASCII answer
+	asked       [maxRTUFrame]byte // unit and PDU of the request
+	quietFrom   time.Time         // when the line fell silent
+	used        time.Time         // of the last request
+	silent      int               // requests in a row that brought not a byte and say something about the connection
+	heard       map[byte]bool     // units that answer, of TCP
+	late        map[byte]late     // by unit, where there are no transaction ids
+	opened      time.Time
+	quirks      *Quirks         // of the device of the exchange in flight
 	ctx         context.Context // of the exchange in flight: goburrow's Send has none
 	sent        bool            // whether a write left since begin
 }
 
-// late is a request that was given up, and whose answer may still come. RTU has no transaction ids: such an answer
-// would be taken for that of the next request of the same shape.
+// late is a request that was given up, and whose answer may still come. RTU and ASCII have no transaction ids: such an
+// answer would be taken for that of the next request of the same shape.
 type late struct {
 	request []byte
 	until   time.Time
@@ -107,6 +118,7 @@ func NewLink(cfg LinkConfig) *Link {
 		cfg.Broadcast = defaultBroadcast
 	}
 	l := &Link{cfg: cfg, silence: cfg.Turnaround, heard: map[byte]bool{}}
+	l.quirks = &Quirks{}
 	if cfg.Framing == RTU && cfg.Mode.Baud > 0 {
 		quiet := shortSilence
 		if cfg.Mode.Baud <= shortSilenceBaud {
@@ -131,6 +143,7 @@ func (l *Link) Open(ctx context.Context) error {
 	l.port = p
 	l.filled, l.silent = 0, 0
 	l.quietFrom, l.used = time.Now(), time.Now()
+	l.opened = l.used
 	return nil
 }
 
@@ -153,8 +166,8 @@ func (l *Link) current() port.Port {
 }
 
 // begin prepares an exchange: the client's Send takes no context.
-func (l *Link) begin(ctx context.Context) {
-	l.ctx, l.sent = ctx, false
+func (l *Link) begin(ctx context.Context, q *Quirks) {
+	l.ctx, l.quirks, l.sent = ctx, q, false
 }
 
 // lostError is the end of a link. It wraps drivers.ErrUnsent where nothing of the request left.
@@ -181,10 +194,34 @@ func (l *Link) exchange(request []byte) ([]byte, error) {
 	if err := l.ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", err, drivers.ErrUnsent)
 	}
-	if l.cfg.Framing == TCP {
-		return l.sendTCP(p, request)
+	answer, err := l.send(p, request)
+	if errors.Is(err, errMute) && l.quirks.Reconnect {
+		l.Close() // the bus connects again
 	}
-	return l.sendRTU(p, request)
+	return answer, err
+}
+
+func (l *Link) send(p port.Port, request []byte) ([]byte, error) {
+	switch l.cfg.Framing {
+	case TCP:
+		return l.sendTCP(p, request)
+	case RTU:
+		return l.sendLine(p, append(l.asked[:0], request[:len(request)-crcSize]...), request)
+	}
+	adu := l.asked[:(len(request)-1-len(asciiEnd))/2]
+	if _, err := hex.Decode(adu, request[1:len(request)-len(asciiEnd)]); err != nil {
+		return nil, err
+	}
+	return l.sendLine(p, adu[:len(adu)-1], request) // without the LRC
+}
+
+// quiet is from when on the next request may be sent.
+func (l *Link) quiet() time.Time {
+	from := l.quietFrom.Add(max(l.silence, l.quirks.PauseBetween))
+	if warm := l.opened.Add(l.quirks.PauseConnect); l.quirks.PauseConnect > 0 && warm.After(from) {
+		return warm
+	}
+	return from
 }
 
 func (l *Link) sendTCP(p port.Port, request []byte) ([]byte, error) {
@@ -193,7 +230,7 @@ func (l *Link) sendTCP(p port.Port, request []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := l.wait(l.quietFrom.Add(l.silence)); err != nil {
+	if err := l.wait(l.quiet()); err != nil {
 		return nil, err
 	}
 	// Every device's packager numbers from one, so that ids of one line would collide: the link numbers anew.
@@ -206,27 +243,44 @@ func (l *Link) sendTCP(p port.Port, request []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { l.quietFrom = time.Now() }()
+	q := l.quirks
+	echo := l.cfg.Echo || q.Echo
 	for {
 		frame, err := l.nextTCP(p)
-		if errors.Is(err, errMute) && (len(l.heard) == 0 || l.heard[request[6]]) {
-			if l.silent++; l.silent >= maxSilent {
-				delete(l.heard, request[6]) // if the connection was right, it is this unit that has gone
-				err = fmt.Errorf("no answer to %d requests in a row, the connection is made anew: %w", l.silent, drivers.ErrHalfOpen)
-			}
-		}
 		if err != nil {
-			return nil, err
+			if errors.Is(err, errMute) && q.AnyID {
+				l.Close() // a late answer could not be told from the next one
+			}
+			return nil, l.halfOpen(request[6], err)
 		}
-		if binary.BigEndian.Uint16(frame) != l.transaction {
+		if binary.BigEndian.Uint16(frame) != l.transaction && !q.AnyID {
 			continue // the late answer to a request that was given up
 		}
-		if frame[6] != request[6] || !answers(request[mbapSize:], frame[mbapSize:]) {
+		if echo && bytes.Equal(frame[6:], request[6:]) {
+			echo = false
+			continue
+		}
+		if frame[6] != request[6] && !q.AnyUnit || !answers(request[mbapSize:], frame[mbapSize:], q) {
 			return nil, fmt.Errorf("%w: % x does not answer % x", errGarbled, frame[6:min(len(frame), 16)], request[6:])
 		}
-		l.heard[frame[6]] = true
+		l.heard[request[6]] = true
 		copy(frame, request[:2])
+		frame[6] = request[6]
 		return frame, nil
 	}
+}
+
+// halfOpen makes another error of the silence of a unit that answered before, when there was too much of it: the
+// connection may lead nowhere.
+func (l *Link) halfOpen(unit byte, err error) error {
+	if !errors.Is(err, errMute) || len(l.heard) > 0 && !l.heard[unit] {
+		return err
+	}
+	if l.silent++; l.silent < maxSilent {
+		return err
+	}
+	delete(l.heard, unit) // if the connection was right, it is this unit that has gone
+	return fmt.Errorf("no answer to %d requests in a row, the connection is made anew: %w", l.silent, drivers.ErrHalfOpen)
 }
 
 // nextTCP reads one frame. It stays valid until the next call.
@@ -250,54 +304,97 @@ func (l *Link) nextTCP(p port.Port) ([]byte, error) {
 	}
 }
 
-func (l *Link) sendRTU(p port.Port, request []byte) ([]byte, error) {
-	if err := l.wait(l.quietFrom.Add(l.silence)); err != nil {
+// sendLine makes an exchange by RTU or ASCII; adu are unit and PDU of the request.
+func (l *Link) sendLine(p port.Port, adu, request []byte) ([]byte, error) {
+	if err := l.wait(l.quiet()); err != nil {
 		return nil, err
 	}
-	if err := l.outlive(request); err != nil {
+	if err := l.outlive(adu); err != nil {
 		return nil, err
 	}
 	if err := l.discard(p); err != nil {
 		return nil, err
 	}
-	size, _ := answerSize(request[1 : len(request)-crcSize])
+	if l.cfg.Framing == RTU && l.quirks.CRCSwapped {
+		request = append(l.out[:0], request...)
+		n := len(request)
+		request[n-1], request[n-2] = request[n-2], request[n-1]
+	}
+	size, _ := answerSize(adu[1:])
+	if adu[1] == funcIdentify {
+		size = maxPDU
+	}
 	expected := 1 + size + crcSize
-	if l.cfg.Echo {
+	if l.cfg.Framing == ASCII {
+		expected = 1 + 2*(1+size+1) + len(asciiEnd)
+	}
+	echo := l.cfg.Echo || l.quirks.Echo
+	if echo {
 		expected += len(request)
 	}
-	broadcast := request[0] == 0
 	l.used = time.Now()
 	sending := l.cfg.Mode.Chars(len(request))
 	deadline := l.used.Add(sending + l.cfg.Timeout + l.cfg.Mode.Chars(expected))
 	if err := l.write(p, request, deadline); err != nil {
 		return nil, err
 	}
-	if broadcast {
+	if adu[0] == 0 {
 		l.quietFrom = l.used.Add(sending + l.cfg.Broadcast)
-		return l.broadcasted(request)
+		return l.broadcasted(adu)
 	}
 	defer func() { l.quietFrom = time.Now() }()
-	if l.cfg.Echo {
+	if echo {
 		if err := l.echo(p, request); err != nil {
-			return nil, err
+			return nil, l.halfOpenLine(adu[0], err)
 		}
 	}
 	for {
-		if frame := rtuFrame(request, l.buf[:l.filled]); frame != nil {
-			n := copy(l.out[:], frame)
+		if answer := l.find(adu); answer != nil {
+			answer[0] = adu[0]
 			l.filled = 0
-			if g, ok := l.late[request[0]]; ok {
+			if g, ok := l.late[adu[0]]; ok {
 				// This may have been the late answer to the request before, and then the answer to this one is on its way.
 				g.until = l.used.Add(2 * l.cfg.Timeout)
-				l.late[request[0]] = g
+				l.late[adu[0]] = g
 			}
-			return l.out[:n], nil
+			if l.onTCP() {
+				l.heard[adu[0]] = true
+			}
+			return l.frame(answer), nil
 		}
 		if err := l.read(p); err != nil {
-			l.gaveUp(request)
-			return nil, err
+			l.gaveUp(adu)
+			return nil, l.halfOpenLine(adu[0], err)
 		}
 	}
+}
+
+// onTCP reports whether a connection carries the frames of a line.
+func (l *Link) onTCP() bool { return l.cfg.Mode.Baud == 0 }
+
+// halfOpenLine is halfOpen where a connection carries the frames of a line.
+func (l *Link) halfOpenLine(unit byte, err error) error {
+	if l.onTCP() {
+		return l.halfOpen(unit, err)
+	}
+	return err
+}
+
+// find is the answer to the request, unit and PDU, in what the line brought; nil: it is not there yet.
+func (l *Link) find(adu []byte) []byte {
+	if l.cfg.Framing == ASCII {
+		return asciiFrame(l.plain[:0], adu, l.buf[:l.filled], l.quirks)
+	}
+	return rtuFrame(adu, l.buf[:l.filled], l.quirks)
+}
+
+// frame wraps unit and PDU for goburrow's packager.
+func (l *Link) frame(adu []byte) []byte {
+	if l.cfg.Framing == ASCII {
+		return appendASCII(l.out[:0], adu)
+	}
+	out := append(l.out[:0], adu...)
+	return binary.LittleEndian.AppendUint16(out, crc16(out))
 }
 
 // gaveUp remembers a request that was not answered in time.
@@ -326,16 +423,14 @@ func (l *Link) outlive(request []byte) error {
 
 // broadcasted makes the answer that the client waits for and nobody gives (Serial Line, 2.1).
 func (l *Link) broadcasted(request []byte) ([]byte, error) {
-	pdu := request[1 : len(request)-crcSize]
-	size, _ := answerSize(pdu)
-	if reads(pdu) {
+	size, _ := answerSize(request[1:])
+	if reads(request[1:]) {
 		return nil, fmt.Errorf("%w: unit 0 is everybody on a serial line, and nobody answers", errMute)
 	}
 	if err := l.wait(l.quietFrom); err != nil {
 		return nil, err
 	}
-	out := append(l.out[:0], request[:1+size]...)
-	return binary.LittleEndian.AppendUint16(out, crc16(out)), nil
+	return l.frame(request[:1+size]), nil
 }
 
 // echo takes the request that comes back off the input, with the noise before it: the echo of a write must never be
@@ -388,7 +483,7 @@ func (l *Link) write(p port.Port, b []byte, deadline time.Time) error {
 		return fmt.Errorf("%w: %w", closed(err), drivers.ErrUnsent)
 	}
 	n, err := p.Write(b)
-	pdu := b[1:]
+	pdu := l.asked[1:]
 	if l.cfg.Framing == TCP {
 		pdu = b[mbapSize:]
 	}
@@ -418,7 +513,7 @@ func (l *Link) read(p port.Port) error {
 		return nil
 	case !port.IsTimeout(err):
 		return closed(err)
-	case l.filled > 0 && l.cfg.Framing == RTU:
+	case l.filled > 0 && l.cfg.Framing != TCP:
 		return fmt.Errorf("%w: % x holds no frame of ours", errGarbled, l.buf[:min(l.filled, 16)])
 	}
 	return fmt.Errorf("%w within %v", errMute, l.cfg.Timeout)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // limits are what a device allows in one read.
@@ -11,6 +12,8 @@ type limits struct {
 	registers, bits int
 	gaps            int
 	holes           []span
+	single          bool // one request a unit
+	fromZero        bool // requests for bits begin at 0
 }
 
 func (l *limits) most(t Table) int {
@@ -51,6 +54,10 @@ type request struct {
 	start, end int
 	fields     []*field // by address
 	scan       int      // whose scan class it is
+
+	// Owned by the lane.
+	failed  bool      // its last answer was none, or an exception
+	refused time.Time // when the device last refused its addresses; zero: it does not
 }
 
 func (r *request) count() int { return r.end - r.start }
@@ -108,7 +115,11 @@ func plan(units []unit, l *limits) []*request {
 			end = max(end, units[n].end)
 			n++
 		}
-		out = append(out, newRequest(units[:n]))
+		r := newRequest(units[:n])
+		if l.fromZero && r.table.Bits() {
+			r.start = 0
+		}
+		out = append(out, r)
 		units = units[n:]
 	}
 	return out
@@ -116,6 +127,12 @@ func plan(units []unit, l *limits) []*request {
 
 // joins reports whether a request from first on, which reaches end, may reach over u as well.
 func (l *limits) joins(first unit, end int, u unit) bool {
+	if l.single {
+		return false
+	}
+	if l.fromZero && u.table.Bits() {
+		return u.table == first.table
+	}
 	if u.table != first.table || max(end, u.end)-first.start > l.most(u.table) || u.start-end > l.gaps {
 		return false
 	}
@@ -136,5 +153,8 @@ func (r *request) split() (left, right *request, ok bool) {
 	half := len(units) / 2
 	left, right = newRequest(units[:half]), newRequest(units[half:])
 	left.scan, right.scan = r.scan, r.scan
+	if r.start < min(left.start, right.start) { // requests for bits that begin at 0
+		left.start, right.start = r.start, r.start
+	}
 	return left, right, true
 }

@@ -1,6 +1,7 @@
 package modbus
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -45,6 +46,9 @@ type shape struct {
 	verify     bool
 	singleOnly bool // write functions 5 and 6 alone
 	multiOnly  bool // write functions 15 and 16 alone
+	both       bool // registers are written by function 23, which reads them at once
+	half       int8 // of a text with one character a register: 0 has two, 1 in the high byte, 2 in the low one
+	spaces     bool // a text is filled with spaces
 }
 
 // forms are those of a device, each of them once.
@@ -223,22 +227,7 @@ func (f *field) decode(data []byte, base int) (tag.Value, tag.Status) {
 // long decodes text, bytes and arrays: what needs memory of its own.
 func (f *field) long(b []byte) (tag.Value, tag.Status) {
 	if f.kind == tag.String || f.kind == tag.ByteString {
-		text := make([]byte, len(b))
-		copy(text, b)
-		if f.swapBytes {
-			swapPairs(text)
-		}
-		text = text[:f.width]
-		if f.kind == tag.ByteString {
-			return tag.OfBytes(text), tag.Good
-		}
-		for i, c := range text {
-			if c == 0 {
-				text = text[:i]
-				break
-			}
-		}
-		return tag.Of(string(text)), tag.Good
+		return f.text(b), tag.Good
 	}
 	bits := make([]uint64, f.array)
 	for i := range bits {
@@ -249,6 +238,35 @@ func (f *field) long(b []byte) (tag.Value, tag.Status) {
 		bits[i] = raw
 	}
 	return arrayOf(f.outKind(), bits), tag.Good
+}
+
+// text makes a text or bytes of registers. A text ends with the first NUL, or before the spaces at its end where the
+// device fills with them.
+func (f *field) text(b []byte) tag.Value {
+	text := make([]byte, f.width)
+	if f.half == 0 {
+		pairs := b
+		if f.swapBytes {
+			pairs = make([]byte, len(b))
+			copy(pairs, b)
+			swapPairs(pairs)
+		}
+		copy(text, pairs)
+	} else {
+		for i := range text {
+			text[i] = b[2*i+int(f.half)-1]
+		}
+	}
+	if f.kind == tag.ByteString {
+		return tag.OfBytes(text)
+	}
+	if i := bytes.IndexByte(text, 0); i >= 0 {
+		text = text[:i]
+	}
+	if f.spaces {
+		text = bytes.TrimRight(text, " ")
+	}
+	return tag.Of(string(text))
 }
 
 func (f *field) bitArray(data []byte, off int) tag.Value {

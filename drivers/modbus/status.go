@@ -14,16 +14,17 @@ import (
 var exceptions = map[byte]struct {
 	status tag.Status
 	kind   drivers.FaultKind
+	write  drivers.Outcome // of a write
 }{
-	gomodbus.ExceptionCodeIllegalFunction:                    {tag.BadNotSupported, drivers.Refused},
-	gomodbus.ExceptionCodeIllegalDataAddress:                 {tag.BadConfigurationError, drivers.Refused},
-	gomodbus.ExceptionCodeIllegalDataValue:                   {tag.BadConfigurationError, drivers.Refused},
-	gomodbus.ExceptionCodeServerDeviceFailure:                {tag.BadDeviceFailure, drivers.Refused},
-	gomodbus.ExceptionCodeAcknowledge:                        {tag.BadResourceUnavailable, drivers.Busy},
-	gomodbus.ExceptionCodeServerDeviceBusy:                   {tag.BadResourceUnavailable, drivers.Busy},
-	gomodbus.ExceptionCodeMemoryParityError:                  {tag.BadDeviceFailure, drivers.Refused},
-	gomodbus.ExceptionCodeGatewayPathUnavailable:             {tag.BadNoCommunication, drivers.Mute},
-	gomodbus.ExceptionCodeGatewayTargetDeviceFailedToRespond: {tag.BadNoCommunication, drivers.Mute},
+	gomodbus.ExceptionCodeIllegalFunction:                    {tag.BadNotSupported, drivers.Refused, drivers.NotDone},
+	gomodbus.ExceptionCodeIllegalDataAddress:                 {tag.BadConfigurationError, drivers.Refused, drivers.NotDone},
+	gomodbus.ExceptionCodeIllegalDataValue:                   {tag.BadConfigurationError, drivers.Refused, drivers.NotDone},
+	gomodbus.ExceptionCodeServerDeviceFailure:                {tag.BadDeviceFailure, drivers.Refused, drivers.Unknown},
+	gomodbus.ExceptionCodeAcknowledge:                        {tag.BadResourceUnavailable, drivers.Busy, drivers.Unknown},
+	gomodbus.ExceptionCodeServerDeviceBusy:                   {tag.BadResourceUnavailable, drivers.Busy, drivers.NotDone},
+	gomodbus.ExceptionCodeMemoryParityError:                  {tag.BadDeviceFailure, drivers.Refused, drivers.Unknown},
+	gomodbus.ExceptionCodeGatewayPathUnavailable:             {tag.BadNoCommunication, drivers.Mute, drivers.NotDone},
+	gomodbus.ExceptionCodeGatewayTargetDeviceFailedToRespond: {tag.BadNoCommunication, drivers.Mute, drivers.Unknown},
 }
 
 // exceptionOf is the exception code in err, or 0.
@@ -42,7 +43,7 @@ func (d *Device) fault(err error, write bool, what string) (tag.Status, *drivers
 	if errors.As(err, &lost) {
 		return tag.BadNoCommunication, nil
 	}
-	status, kind := tag.BadCommunicationError, drivers.Garbled
+	status, kind, outcome := tag.BadCommunicationError, drivers.Garbled, drivers.Unknown
 	if errors.Is(err, errMute) {
 		status, kind = tag.BadNoCommunication, drivers.Mute
 		if write {
@@ -51,12 +52,15 @@ func (d *Device) fault(err error, write bool, what string) (tag.Status, *drivers
 	} else if code := exceptionOf(err); code != 0 {
 		e, known := exceptions[code]
 		if !known {
-			e.status, e.kind = tag.BadDeviceFailure, drivers.Refused
+			e.status, e.kind, e.write = tag.BadDeviceFailure, drivers.Refused, drivers.Unknown
 		}
-		status, kind = e.status, e.kind
-		if write && code == gomodbus.ExceptionCodeIllegalDataValue {
+		if d.quirks.busy(code) {
+			e = exceptions[gomodbus.ExceptionCodeServerDeviceBusy]
+		}
+		status, kind, outcome = e.status, e.kind, e.write
+		if write && code == gomodbus.ExceptionCodeIllegalDataValue && kind != drivers.Busy {
 			status = tag.BadOutOfRange
 		}
 	}
-	return status, &drivers.Fault{Kind: kind, Err: fmt.Errorf("%s: %s: %w", d.name, what, err)}
+	return status, &drivers.Fault{Kind: kind, Outcome: outcome, Err: fmt.Errorf("%s: %s: %w", d.name, what, err)}
 }

@@ -1,6 +1,7 @@
 package modbus
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -30,9 +31,9 @@ type Tag struct {
 	Verify    bool // a confirming reading that differs from what was written makes the write BadDeviceFailure
 }
 
-// Shape is what others see of a tag's type. It is zero for a tag that Check refuses.
-func (t *Tag) Shape() (kind tag.Kind, length int) {
-	f, errs := t.field(&Config{})
+// Shape is what others see of a tag's type, on device c. It is zero for a tag that Check refuses.
+func (t *Tag) Shape(c *Config) (kind tag.Kind, length int) {
+	f, errs := t.field(c)
 	if len(errs) > 0 {
 		return tag.Null, 0
 	}
@@ -40,14 +41,14 @@ func (t *Tag) Shape() (kind tag.Kind, length int) {
 }
 
 // Check reports everything that is wrong with the tag's keys.
-func (t *Tag) Check() []*FieldError {
-	_, errs := t.field(&Config{})
+func (t *Tag) Check(c *Config) []*FieldError {
+	_, errs := t.field(c)
 	return errs
 }
 
 // Definition tells people how the value comes about, with the tag's place. It is nil for a tag that Check refuses.
-func (t *Tag) Definition() (how tag.Definer, place uint32) {
-	f, errs := t.field(&Config{})
+func (t *Tag) Definition(c *Config) (how tag.Definer, place uint32) {
+	f, errs := t.field(c)
 	if len(errs) > 0 {
 		return nil, 0
 	}
@@ -57,7 +58,7 @@ func (t *Tag) Definition() (how tag.Definer, place uint32) {
 			d.rest += part.sign + part.text
 		}
 	}
-	return d, uint32(f.start*registerBits + max(0, int(f.bit)))
+	return d, uint32(f.start*registerBits + max(0, f.written(c)))
 }
 
 // definition is a tag.Definer. A tag's place is the number of its first register or bit in the table, times
@@ -77,14 +78,14 @@ func (d definition) Definition(place uint32) string {
 }
 
 // Repeat is the address of the n-th tag, from 0, of a row in which each begins behind the one before.
-func (t *Tag) Repeat(n int) (string, error) {
-	f, errs := t.field(&Config{})
+func (t *Tag) Repeat(c *Config, n int) (string, error) {
+	f, errs := t.field(c)
 	if len(errs) > 0 {
 		return "", errs[0]
 	}
-	a := Address{f.table, f.start + n*f.count, int(f.bit)}
+	a := Address{f.table, f.start + n*f.count, f.written(c)}
 	if f.bit >= 0 {
-		at := int(f.bit) + n
+		at := a.Bit + n
 		a.Number, a.Bit = f.start+at/registerBits, at%registerBits
 	}
 	if a.Number+f.count-1 > lastAddress {
@@ -93,10 +94,19 @@ func (t *Tag) Repeat(n int) (string, error) {
 	return a.String(), nil
 }
 
+// written is the field's bit as the site file numbers it on device c.
+func (f *field) written(c *Config) int {
+	if f.bit >= 0 && c.Quirks.HighBitZero {
+		return registerBits - 1 - int(f.bit)
+	}
+	return int(f.bit)
+}
+
 // builder gathers what is wrong while it makes a field.
 type builder struct {
 	t    *Tag
 	f    *field
+	q    *Quirks
 	errs []*FieldError
 }
 
@@ -109,8 +119,11 @@ func (t *Tag) field(c *Config) (*field, []*FieldError) {
 	b := builder{t: t, f: &field{ref: t.Ref, bit: -1, form: &form{shape: shape{
 		decimals: -1, access: t.Access, hasRange: t.HasRange, low: t.Low, high: t.High,
 		verify: t.Verify, nanGood: t.NaN == "good",
-		singleOnly: c.Writes == "single", multiOnly: c.Writes == "multiple",
 	}}}}
+	writes := cmp.Or(c.Writes, c.Quirks.Writes)
+	b.f.singleOnly, b.f.multiOnly = writes == writesSingle, writes == writesMultiple
+	b.f.both = writes == writesBoth
+	b.q = &c.Quirks
 	addr, err := ParseAddress(t.Address)
 	if err != nil {
 		b.wrong("address", "%v", err)
@@ -120,6 +133,9 @@ func (t *Tag) field(c *Config) (*field, []*FieldError) {
 		return nil, b.errs
 	}
 	b.f.table, b.f.start, b.f.bit, b.f.kind, b.f.array = addr.Table, addr.Number, int8(addr.Bit), typ.Kind, typ.Len
+	if addr.Bit >= 0 && b.q.HighBitZero {
+		b.f.bit = int8(registerBits - 1 - addr.Bit)
+	}
 	b.sized(addr, typ)
 	b.ordered()
 	b.scaled()
@@ -167,6 +183,9 @@ var widths = map[tag.Kind]int{tag.Int16: 2, tag.Uint16: 2, tag.Int32: 4, tag.Uin
 func (b *builder) sized(a Address, typ tag.Type) {
 	f := b.f
 	most, mostWrite := mostReadRegisters, mostWriteRegisters
+	if f.both {
+		mostWrite = mostBothRegisters
+	}
 	switch {
 	case a.Table.Bits():
 		f.count = max(1, typ.Len)
@@ -175,6 +194,11 @@ func (b *builder) sized(a Address, typ tag.Type) {
 		f.count = 1
 	case typ.Kind == tag.String || typ.Kind == tag.ByteString:
 		f.width, f.count = typ.Size, (typ.Size+1)/2
+		if f.half = map[string]int8{bytesHigh: 1, bytesLow: 2}[b.q.StringBytes]; f.half > 0 {
+			f.count = typ.Size
+		}
+		f.spaces = b.q.StringFill == fillSpace && typ.Kind == tag.String
+		f.swapBytes = b.q.StringSwapped && f.half == 0
 	default:
 		f.width = widths[typ.Kind]
 		f.count = f.width / 2 * max(1, typ.Len)
@@ -211,6 +235,8 @@ func (b *builder) ordered() {
 		b.wrong("order", "a bit has no order")
 	case !isText && len(text) == 8 && f.width != 8, !isText && len(text) == 2 && f.width != 2:
 		b.wrong("order", "%s is for %d bytes, and the type has %d", text, len(text), f.width)
+	case isText && f.half > 0:
+		b.wrong("order", "%s: with quirks.string_bytes a register holds one character", text)
 	case isText && o.words:
 		b.wrong("order", "%s: text is ABCD, or BADC where the two bytes of each register are swapped", text)
 	default:

@@ -1,6 +1,7 @@
 package modbus
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"math/bits"
@@ -73,17 +74,25 @@ func (f *field) encodeScalar(v tag.Value, w write, scratch []byte) (write, tag.S
 func (f *field) encodeText(v tag.Value, w write, scratch []byte) (write, tag.Status) {
 	w.data = grow(scratch, 2*f.count)
 	clear(w.data)
+	var text []byte
 	if f.kind == tag.String {
 		if v.Len() > f.width {
 			return w, tag.BadOutOfRange
 		}
-		copy(w.data, v.Text())
-	} else {
-		if v.Len() != f.width {
-			return w, tag.BadOutOfRange
-		}
-		copy(w.data, v.Bytes())
+		text = []byte(v.Text())
+	} else if text = v.Bytes(); v.Len() != f.width {
+		return w, tag.BadOutOfRange
 	}
+	if f.spaces && f.kind == tag.String {
+		text = append(text, bytes.Repeat([]byte{' '}, f.width-len(text))...)
+	}
+	if f.half > 0 {
+		for i, c := range text {
+			w.data[2*i+int(f.half)-1] = c
+		}
+		return w, tag.Good
+	}
+	copy(w.data, text)
 	if f.swapBytes {
 		swapPairs(w.data)
 	}

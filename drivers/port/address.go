@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,15 @@ type Mode struct {
 	Data   int    // bits a character, 5 to 8
 	Parity string // none, odd, even, mark, space
 	Stop   int    // stop bits, 1 or 2
+}
+
+// Beside makes relative names of files those of a folder.
+func (t *TLS) Beside(dir string) {
+	for _, name := range []*string{&t.CA, &t.Cert, &t.Key} {
+		if *name != "" && !filepath.IsAbs(*name) {
+			*name = filepath.Join(dir, *name)
+		}
+	}
 }
 
 // defaultASCII is what Serial Line, 2.5.2, asks of devices that talk ASCII.

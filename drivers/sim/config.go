@@ -22,8 +22,9 @@ type Config struct {
 type LineConfig struct {
 	Name string `yaml:"name"`
 	// URL is where the line is to be had: tcp://HOST:PORT (port 0: any free one), rtuovertcp://HOST:PORT, or
-	// rtu:///PATH?baud=19200&data=8&parity=even&stop=1, where PATH is the link to a new pseudo terminal ("rtu:" alone: in
-	// a new temporary folder).
+	// tcp+tls://HOST:PORT?cert=FILE&key=FILE&ca=FILE (ca: clients need a certificate that it signed), or
+	// rtu:///PATH?baud=19200&data=8&parity=even&stop=1 and ascii:///PATH, where PATH is the link to a new pseudo terminal
+	// ("rtu:" alone: in a new temporary folder).
 	URL string `yaml:"url"`
 	// Pace keeps the line's bit times on a pseudo terminal, which by itself has none.
 	Pace bool `yaml:"pace"`
@@ -139,7 +140,7 @@ func (k *check) device(path string, c *DeviceConfig) {
 	switch {
 	case !known:
 		k.add(path+".line", "no line is named %q", c.Line)
-	case l.scheme == "rtu" || l.scheme == "rtuovertcp":
+	case l.serial() || l.scheme == "rtuovertcp":
 		lowest, highest = 1, 247 // Serial Line V1.02, 2.2: 0 is broadcast
 	}
 	if c.Unit < lowest || c.Unit > highest {
@@ -273,13 +274,17 @@ func (p *point) setType(name string) error {
 type lineURL struct {
 	scheme string
 	host   string // of tcp and rtuovertcp, with the port
-	path   string // of rtu; empty: in a new temporary folder
+	path   string // of rtu and ascii; empty: in a new temporary folder
 	query  string
 	mode   port.Mode
+	tls    port.TLS
 }
 
+// serial reports whether the line is a pseudo terminal.
+func (l *lineURL) serial() bool { return l.scheme == "rtu" || l.scheme == "ascii" }
+
 func parseLineURL(s string) (*lineURL, error) {
-	const usage = "give tcp://HOST:PORT, rtuovertcp://HOST:PORT or rtu:///PATH?baud=19200&parity=even"
+	const usage = "give tcp://HOST:PORT, tcp+tls://HOST:PORT?cert=FILE&key=FILE, rtuovertcp://HOST:PORT, rtu:///PATH?baud=19200&parity=even or ascii:///PATH"
 	u, err := url.Parse(s)
 	if err != nil {
 		return nil, fmt.Errorf("url %q is none: %s", s, usage)
@@ -290,12 +295,18 @@ func parseLineURL(s string) (*lineURL, error) {
 		if u.Port() == "" || u.Path != "" || u.RawQuery != "" {
 			return nil, fmt.Errorf("url %q: %s", s, usage)
 		}
-	case "rtu":
+	case "tcp+tls":
+		q := u.Query()
+		l.tls = port.TLS{CA: q.Get("ca"), Cert: q.Get("cert"), Key: q.Get("key")}
+		if u.Port() == "" || u.Path != "" || l.tls.Cert == "" || l.tls.Key == "" {
+			return nil, fmt.Errorf("url %q: %s", s, usage)
+		}
+	case "rtu", "ascii":
 		path := u.Path
 		if path == "" {
 			path = "/new"
 		}
-		a, err := port.Parse("rtu://" + path + "?" + u.RawQuery)
+		a, err := port.Parse(u.Scheme + "://" + path + "?" + u.RawQuery)
 		if err != nil {
 			return nil, err
 		}

@@ -148,9 +148,12 @@ func (f *Fault) bend(pdu []byte) []byte {
 func (f *Fault) distort(frame, request []byte, t transport) []byte {
 	switch f.Kind {
 	case BadCRC:
-		if t == tcp {
+		switch t {
+		case tcp:
 			frame[3] ^= 0x01
-		} else {
+		case ascii:
+			frame[len(frame)-4] ^= 0x01 // the LRC's first digit is still one
+		default:
 			frame[len(frame)-1] ^= 0x01
 		}
 	case Cut:

@@ -51,7 +51,7 @@ func (l *Line) Up() error {
 		return nil
 	}
 	var err error
-	if l.url.scheme == "rtu" {
+	if l.url.serial() {
 		err = l.openPort()
 	} else {
 		err = l.listen()
@@ -69,6 +69,9 @@ func (l *Line) listen() error {
 		addr = l.url.host
 	}
 	listener, err := net.Listen("tcp", addr)
+	if err == nil && l.url.scheme == "tcp+tls" {
+		listener, err = l.url.secure(listener)
+	}
 	if err != nil {
 		return err
 	}
@@ -96,7 +99,11 @@ func (l *Line) openPort() error {
 	if err != nil {
 		return err
 	}
-	if !l.plant.join(func() { l.ServeRTU(port) }) {
+	serve := l.ServeRTU
+	if l.url.scheme == "ascii" {
+		serve = l.ServeASCII
+	}
+	if !l.plant.join(func() { serve(port) }) {
 		port.Close()
 		return errors.New("the plant is closed")
 	}
@@ -133,12 +140,10 @@ func (l *Line) URL() string {
 	switch {
 	case l.addr == "":
 		return l.cfg.URL
-	case l.url.scheme != "rtu":
+	case l.url.scheme == "tcp+tls", l.url.query == "":
 		return l.url.scheme + "://" + l.addr
-	case l.url.query == "":
-		return "rtu://" + l.addr
 	}
-	return "rtu://" + l.addr + "?" + l.url.query
+	return l.url.scheme + "://" + l.addr + "?" + l.url.query
 }
 
 // Address is HOST:PORT, or the path of the serial device to open.
@@ -263,6 +268,7 @@ type transport uint8
 const (
 	tcp transport = iota
 	rtu
+	ascii
 )
 
 // stream is what a conversation runs over: a socket, a pseudo terminal or a net.Pipe.
@@ -293,13 +299,13 @@ var errReset = errors.New("reset")
 // serve answers one request. An error ends the conversation.
 func (c *conversation) serve(transaction uint16, unit byte, pdu, frame []byte) error {
 	refused := parseRequest(&c.request, pdu)
-	if c.t == rtu && unit == 0 {
+	if c.t != tcp && unit == 0 {
 		c.broadcast(refused)
 		return nil
 	}
 	d := c.line.units[unit]
 	if d == nil {
-		if c.t == rtu {
+		if c.t != tcp {
 			return nil // nobody feels addressed
 		}
 		c.out = appendFrame(c.out[:0], c.t, transaction, unit, []byte{pdu[0] | 0x80, byte(gatewayTarget)})
@@ -402,6 +408,9 @@ func appendFrame(dst []byte, t transport, transaction uint16, unit byte, pdu []b
 	if t == tcp {
 		dst = appendHeader(dst, transaction, len(pdu)+1)
 		return append(append(dst, unit), pdu...)
+	}
+	if t == ascii {
+		return appendASCII(dst, unit, pdu)
 	}
 	start := len(dst)
 	dst = append(append(dst, unit), pdu...)

@@ -85,18 +85,34 @@ func (l *Line) ServeRTU(s stream) {
 	l.talkRTU(s)
 }
 
+// ServeASCII serves the master at the other end of a stream, as ServeRTU does.
+func (l *Line) ServeASCII(s stream) {
+	if !l.enter(s, nil) {
+		s.Close()
+		return
+	}
+	l.talkASCII(s)
+}
+
 func (l *Line) talkRTU(s stream) {
 	defer l.leave(s)
 	c := conversation{line: l, t: rtu, peer: s, out: make([]byte, 0, 2*maxRTU)}
-	_, terminal := s.(*Port)
-	_, socket := s.(syscall.Conn)
-	if l.cfg.Pace && (terminal || socket) { // a net.Pipe may live in a time of its own
+	defer c.keepTime()()
+	c.serveRTU()
+}
+
+// keepTime has a paced conversation wait as exactly as the system can, until what it returns is called.
+func (c *conversation) keepTime() (end func()) {
+	_, terminal := c.peer.(*Port)
+	_, socket := c.peer.(syscall.Conn)
+	if c.line.cfg.Pace && (terminal || socket) { // a net.Pipe may live in a time of its own
 		c.alarm, _ = port.NewAlarm() // nil: timers do, if less exactly
 	}
-	if c.alarm != nil {
-		defer c.alarm.Close()
+	return func() {
+		if c.alarm != nil {
+			c.alarm.Close()
+		}
 	}
-	c.serveRTU()
 }
 
 func (c *conversation) serveRTU() error {
@@ -174,7 +190,7 @@ func (l *Line) gap() time.Duration {
 // send writes a frame, on a paced line at the line's speed.
 func (c *conversation) send(frame []byte) error {
 	defer func() { c.sent = time.Now() }()
-	if c.t != rtu || !c.line.cfg.Pace {
+	if c.t == tcp || !c.line.cfg.Pace {
 		_, err := c.peer.Write(frame)
 		return err
 	}
