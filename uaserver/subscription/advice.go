@@ -26,7 +26,7 @@ const (
 var worryNames = [worryKinds]string{"queue_of_one", "queue", "requests", "acknowledgements", "memory", "lifetime"}
 
 // worries are what a client loses, and how.
-type worries [worryKinds]concern
+type worries [worryKinds]*concern // nil: it has not lost anything of that kind for long
 
 // concern is one kind of loss of one client, from its beginning until there was none for quiet.
 type concern struct {
@@ -58,7 +58,11 @@ func (c *Client) worry(kind worry, lost, came uint64, now int64) *worst {
 	if c.worries == nil {
 		c.worries = new(worries)
 	}
-	k := &c.worries[kind]
+	k := c.worries[kind]
+	if k == nil {
+		k = new(concern)
+		c.worries[kind] = k
+	}
 	k.last = now
 	k.lost += lost
 	if k.on && came <= k.came {
@@ -141,7 +145,7 @@ func (c *Client) advice(dst []Advice) []Advice {
 		return dst
 	}
 	for kind := range c.worries {
-		if k := &c.worries[kind]; k.on {
+		if k := c.worries[kind]; k != nil && k.on {
 			dst = append(dst, c.advise(worry(kind), k))
 		}
 	}
@@ -209,14 +213,15 @@ func (c *Client) report(now int64) {
 	if c.worries == nil {
 		return
 	}
-	for kind := range c.worries {
-		k := &c.worries[kind]
+	for kind, k := range c.worries {
+		if k == nil || !k.on {
+			continue
+		}
 		level := slog.LevelWarn
 		if worry(kind) == queueOfOne || k.lost == 0 {
 			level = slog.LevelInfo
 		}
 		switch {
-		case !k.on:
 		case !k.told:
 			k.told = true
 			text := "notifications are lost"
@@ -226,7 +231,7 @@ func (c *Client) report(now int64) {
 			c.shard.lines = append(c.shard.lines, line{level, text, c.advise(worry(kind), k)})
 		case now-k.last > quiet:
 			c.shard.lines = append(c.shard.lines, line{slog.LevelInfo, "no notification was lost for a minute", c.advise(worry(kind), k)})
-			*k = concern{}
+			c.worries[kind] = nil
 		}
 	}
 }

@@ -115,7 +115,7 @@ func (c *Client) enqueue(r *Request, now int64) *waiting {
 		c.failOldest(ua.StatusBadTooManyPublishRequests)
 	}
 	if c.queued == len(c.queue) {
-		bigger := make([]waiting, max(4, 2*len(c.queue)))
+		bigger := make([]waiting, max(1, 2*len(c.queue)))
 		for i := range c.queued {
 			bigger[i] = *c.at(i)
 		}
