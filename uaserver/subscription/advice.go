@@ -45,6 +45,7 @@ type worst struct {
 	came     uint64 // in an interval, or while there was no Publish request
 	interval time.Duration
 	starved  time.Duration
+	off      time.Duration // publishing was disabled; 0: it was not
 	held     int
 	life     time.Duration
 }
@@ -83,6 +84,9 @@ func (s *Subscription) noteLoss(slot uint32, lost, came uint64, queue int) {
 	}
 	if w := s.client.worry(kind, lost, came, s.clock); w != nil {
 		w.sub, w.node, w.queue, w.interval, w.starved = s.id, s.nodeOf(slot), queue, s.interval, s.starved
+		if off := time.Duration(s.clock - s.chance); kind != requestsFew && off > s.interval+s.interval/2 {
+			w.off = off
+		}
 	}
 }
 
@@ -158,6 +162,11 @@ func (c *Client) advise(kind worry, k *concern) Advice {
 	need := k.came + 1
 	switch kind {
 	case queueOfOne, queueShort:
+		if k.off > 0 {
+			a.Text = fmt.Sprintf("client %s, queue %d, switched publishing off for %s: queue %d for %s holds so long", c.name, k.queue,
+				span(k.off), need, nodeName(k.node))
+			break
+		}
 		a.Text = fmt.Sprintf("client %s, queue %d, publishes every %s, %s changes %s/s: queue %d holds it", c.name, k.queue,
 			span(k.interval), nodeName(k.node), digits(float64(k.came)/k.interval.Seconds()), need)
 		if most := c.engine.cfg.Queue; need > uint64(most) {

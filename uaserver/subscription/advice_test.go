@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gopcua/opcua/ua"
+
 	"edged/drivers/tag"
 )
 
@@ -81,6 +83,15 @@ func TestAdvice(t *testing.T) {
 		{"queue", Config{Queue: 4}, Parameters{Publishing: 1000}, func(i *ItemRequest) { i.Queue = 100 },
 			func(c *tester, v *variable, _ uint32) { c.publish(9); fives(c, v, 3) }, 3,
 			"queue 6 holds it, but limits.queue is 4: publish more often"},
+		{"queue", Config{}, Parameters{Publishing: 1000}, func(i *ItemRequest) { i.Queue = 3 },
+			func(c *tester, v *variable, sub uint32) {
+				c.publish(9)
+				c.SetPublishing([]uint32{sub}, false, make([]ua.StatusCode, 1))
+				fives(c, v, 4)
+				c.SetPublishing([]uint32{sub}, true, make([]ua.StatusCode, 1))
+				sleep(time.Second)
+			}, 17,
+			"client scada-2, queue 3, switched publishing off for 5 s: queue 21 for boiler.temperature holds so long"},
 		{"requests", Config{}, Parameters{Publishing: 1000, Lifetime: 100}, func(i *ItemRequest) { i.Queue = 6 },
 			func(c *tester, v *variable, _ uint32) {
 				c.publish(1)

@@ -1,6 +1,7 @@
 package subscription
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"edged/drivers/tag"
 	"edged/uaserver/address"
+	"edged/uaserver/wire"
 )
 
 func TestQueue(t *testing.T) {
@@ -184,6 +186,77 @@ func TestOverflow(t *testing.T) {
 					t.Fatalf("a queue of one counts as %+v", st)
 				}
 			})
+		}
+	}
+}
+
+// taker takes the DataValues of what it is sent.
+type taker struct{ got []wire.DataValue }
+
+func (k *taker) Respond(_ uint32, r *Response) bool {
+	const head = 4 + 8 + 4 + 4 + 1 + 4
+	if r.status != ua.StatusGood || len(r.message) <= head {
+		return true
+	}
+	n := binary.LittleEndian.Uint32(r.message[head:])
+	rd := wire.NewReader(r.message[head+4:])
+	for range n {
+		rd.Uint32()
+		k.got = append(k.got, rd.DataValue())
+	}
+	if rd.Err() != nil {
+		k.got = nil
+	}
+	return true
+}
+
+// TestOverflowOfOtherKinds is the table of TestOverflow for the values that no tag of a device has, and for those whose
+// texts are on the account.
+func TestOverflowOfOtherKinds(t *testing.T) {
+	kinds := map[string]func(i int) tag.Value{
+		"DateTime":     func(i int) tag.Value { return tag.Of(tag.Time(1e18 + i)) },
+		"StatusCode":   func(i int) tag.Value { return tag.Of(tag.Status(i) << 16) },
+		"ByteString[]": func(i int) tag.Value { return tag.OfSlice([][]byte{{1}, make([]byte, i)}) },
+		"DateTime[]":   func(i int) tag.Value { return tag.OfSlice([]tag.Time{1, tag.Time(i)}) },
+		"StatusCode[]": func(i int) tag.Value { return tag.OfSlice([]tag.Status{1 << 16, tag.Status(i) << 16}) },
+		"LocalizedText": func(i int) tag.Value {
+			return tag.OfRaw(wire.AppendLocalizedText([]byte{21}, "", strings.Repeat("x", i)))
+		},
+		"String": func(i int) tag.Value { return tag.Of(strings.Repeat("x", i)) },
+	}
+	for name, value := range kinds {
+		for _, queue := range []int{1, 2, 3, 10} {
+			for _, oldest := range []bool{true, false} {
+				bubble(t, fmt.Sprintf("%s, queue %d, oldest %v", name, queue, oldest), func(t *testing.T) {
+					r := newRig(t, Config{})
+					v := r.variable(0)
+					c := r.client()
+					item := plainItem(v, uint32(queue))
+					item.Oldest = oldest
+					c.monitor(c.subscribe(Parameters{}), item)
+					const n = 12
+					for i := range n {
+						v.series.Append(tag.Sample{Value: value(i), At: tag.Now()})
+					}
+					k := &taker{}
+					c.Publish(Request{Sender: k}, nil)
+					sleep(ms(100))
+					if len(k.got) != queue {
+						t.Fatalf("%d notifications", len(k.got))
+					}
+					for i, got := range k.got {
+						at, flag := n-queue+i, i == 0
+						if !oldest && queue > 1 {
+							if at, flag = i, false; i == queue-1 {
+								at, flag = n-1, true
+							}
+						}
+						if flag = flag && queue > 1; !got.Value.Equal(value(at)) || flag != (got.Status == overflow) {
+							t.Errorf("entry %d is %v %v, want %v, Overflow %v", i, got.Value, got.Status, value(at), flag)
+						}
+					}
+				})
+			}
 		}
 	}
 }

@@ -72,7 +72,7 @@ func (c *Client) CreateSubscription(p Parameters, enabled bool, reply func(id ui
 	now := e.now()
 	s.step(onCreated, now)
 	c.subs[s.id] = s
-	s.nextTick, s.measured = now+int64(d), now
+	s.nextTick, s.measured, s.chance = now+int64(d), now, now
 	s.schedule()
 	reply(s.id, p)
 	return ua.StatusGood

@@ -60,6 +60,7 @@ type Subscription struct {
 	polling []*own   // items whose values are being read
 
 	clock    int64         // when the event at hand came, in the engine's nanoseconds
+	chance   int64         // when a message could have been made last: the timer expired with publishing enabled
 	filled   int64         // when the last message was made
 	starved  time.Duration // for how long a message had no Publish request when the event at hand came
 	measured int64         // when the rates were
@@ -168,6 +169,9 @@ func (s *Subscription) step(e event, now int64) {
 	}
 	if do&clearMore != 0 {
 		s.more = false
+	}
+	if e == onTimer && s.enabled {
+		s.chance = now
 	}
 	if do&deleteItems != 0 {
 		s.expired = do&issueStatus != 0
