@@ -136,7 +136,11 @@ devices:
 	out, in := io.Pipe()
 	done := make(chan int, 1)
 	var stderr bytes.Buffer
-	go func() { done <- execute(ctx, []string{"sim", "--config", file}, in, &stderr); in.Close() }()
+	said, commands := filepath.Join(t.TempDir(), "said"), writeFile(t, "commands", "set boiler holding:10 77\nset boiler coil:1\n")
+	go func() {
+		done <- execute(ctx, []string{"sim", "--config", file, "--log", said, "--commands", commands}, in, &stderr)
+		in.Close()
+	}()
 	line := make([]byte, 200)
 	n, err := out.Read(line)
 	if err != nil {
@@ -157,6 +161,12 @@ devices:
 	cancel()
 	if status := <-done; status != exitDone {
 		t.Errorf("sim ended with %d: %s", status, stderr.String())
+	}
+	if text, err := os.ReadFile(said); err != nil || !strings.Contains(string(text), `"device":"boiler","function":3,"table":"holding","address":10,"count":1,"data":"004d"}`) {
+		t.Errorf("the log of answers: %s %v", text, err)
+	}
+	if !strings.Contains(stderr.String(), "holding:10 is 77") || !strings.Contains(stderr.String(), "give an address and numbers") {
+		t.Errorf("commands: %s", stderr.String())
 	}
 }
 

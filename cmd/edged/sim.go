@@ -1,11 +1,18 @@
 package main
 
 import (
+	"bufio"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"os"
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -13,7 +20,9 @@ import (
 )
 
 type simCommand struct {
-	Config string `required:"" placeholder:"FILE" help:"File that describes the devices."`
+	Config   string `required:"" placeholder:"FILE" help:"File that describes the devices."`
+	Log      string `placeholder:"FILE" help:"Write each answer to this file, one JSON object a line: what was said, before anything went wrong with its frame."`
+	Commands string `placeholder:"FILE" help:"Take commands from this file or pipe, a line each ('-': standard input): fault DEVICE KIND [times=N ...], heal DEVICE, set DEVICE ADDRESS NUMBER, down LINE, up LINE, drop LINE, status."`
 }
 
 // Run runs the devices of a plant until the process is told to end, and prints where they are to be had.
@@ -26,16 +35,114 @@ func (c *simCommand) Run(p *program) error {
 	if err != nil {
 		return err
 	}
+	if c.Log != "" {
+		said, err := newAnswerLog(c.Log)
+		if err != nil {
+			return err
+		}
+		defer said.close(p.log)
+		plant.OnAnswer = said.hear
+	}
+	commands, err := c.open()
+	if err != nil {
+		return err
+	}
 	if err := plant.Start(); err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return fmt.Errorf("%w: stop the program that holds it, or give port 0 in %s for any free one", err, c.Config)
 		}
 		return err
 	}
-	defer plant.Close()
+	defer plant.Close() // before the log of answers is closed
 	printPlant(p, cfg, plant)
+	obeyed := make(chan struct{})
+	if commands != nil {
+		go func() { defer close(obeyed); obey(p, plant, commands) }()
+	}
 	<-p.ctx.Done()
+	if commands != nil && commands != os.Stdin { // a read of standard input has no end but the process's
+		commands.Close()
+		<-obeyed
+	}
 	return nil
+}
+
+// open opens what commands come from; nil: nothing.
+func (c *simCommand) open() (*os.File, error) {
+	switch c.Commands {
+	case "":
+		return nil, nil
+	case "-":
+		return os.Stdin, nil
+	}
+	f, err := os.OpenFile(c.Commands, os.O_RDWR, 0) // a pipe that is opened for writing too has no end
+	if err != nil {
+		return nil, fmt.Errorf("%w; mkfifo %s makes a pipe for commands", err, c.Commands)
+	}
+	return f, nil
+}
+
+// obey carries out commands until there are no more.
+func obey(p *program, plant *sim.Plant, commands io.Reader) {
+	for lines := bufio.NewScanner(commands); lines.Scan() && p.ctx.Err() == nil; {
+		switch says, err := plant.Command(lines.Text()); {
+		case err != nil:
+			p.log.Error("command was not carried out", "error", err)
+		case says != "":
+			p.log.Info(says)
+		}
+	}
+}
+
+// answerLog writes what devices said.
+type answerLog struct {
+	mu   sync.Mutex // guards the fields below
+	file *os.File
+	out  *bufio.Writer
+	json *json.Encoder
+	err  error // the first
+}
+
+// saidAnswer is one answer. Data are the registers or bits that were read or written, in hexadecimal.
+type saidAnswer struct {
+	At       time.Time `json:"at"`
+	Device   string    `json:"device"`
+	Function byte      `json:"function"`
+	Table    string    `json:"table"`
+	Address  int       `json:"address"`
+	Count    int       `json:"count"`
+	Data     string    `json:"data,omitempty"`
+	Code     byte      `json:"exception,omitempty"`
+	Fault    string    `json:"fault,omitempty"`
+}
+
+func newAnswerLog(path string) (*answerLog, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	l := &answerLog{file: f, out: bufio.NewWriterSize(f, 64<<10)}
+	l.json = json.NewEncoder(l.out)
+	return l, nil
+}
+
+func (l *answerLog) hear(a *sim.Answer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = l.json.Encode(saidAnswer{
+			a.At.Time(), a.Device.Name(), a.Function, a.Bank.String(), a.Address, a.Count, hex.EncodeToString(a.Data), a.Code, string(a.Fault),
+		})
+	}
+}
+
+// close writes what is left.
+func (l *answerLog) close(log *slog.Logger) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := errors.Join(l.err, l.out.Flush(), l.file.Close()); err != nil {
+		log.Error("the log of answers is not complete", "file", l.file.Name(), "error", err)
+	}
 }
 
 // printPlant prints a line for each device: its name, its unit, and its bus as a site file writes it.

@@ -171,6 +171,29 @@ func (k *check) device(path string, c *DeviceConfig) {
 		}
 	}
 	k.points(path, c)
+	k.processes(path, c)
+}
+
+// processes reports processes without a set point.
+func (k *check) processes(path string, c *DeviceConfig) {
+	for i := range c.Points {
+		w := &c.Points[i].Wave
+		if w.Kind != waveNames[following] {
+			continue
+		}
+		bank, at, err := parseAddress(w.Of)
+		if err != nil {
+			continue // told with its point
+		}
+		found := false
+		for j := range c.Points {
+			p, _, err := newPoint(&c.Points[j])
+			found = found || err == nil && p.bank == bank && p.start <= at && at < p.end && p.wave.kind == still && p.kind != tag.String
+		}
+		if !found {
+			k.add(fmt.Sprintf("%s.points[%d].wave", path, i), "of %s: the device has no number there that can be set", w.Of)
+		}
+	}
 }
 
 func (k *check) points(path string, c *DeviceConfig) {

@@ -19,12 +19,13 @@ type Device struct {
 	allowed  [functionCodes]bool
 	identity []string
 
-	mu      sync.Mutex // guards last: a request sees all of another or nothing of it
-	banks   [4]bank
-	rules   []*rule
-	writes  []Write
-	dropped int // writes older than those kept
-	asked   uint64
+	mu        sync.Mutex // guards last: a request sees all of another or nothing of it
+	banks     [4]bank
+	processes []*process
+	rules     []*rule
+	writes    []Write
+	dropped   int // writes older than those kept
+	asked     uint64
 }
 
 func newDevice(p *Plant, c *DeviceConfig) *Device {
@@ -42,9 +43,15 @@ func newDevice(p *Plant, c *DeviceConfig) *Device {
 	for i := range c.Points {
 		pt, _, _ := newPoint(&c.Points[i]) // Problems has checked it
 		d.banks[pt.bank] = append(d.banks[pt.bank], pt)
+		if pt.wave.process != nil {
+			d.processes = append(d.processes, pt.wave.process)
+		}
 	}
 	for _, b := range d.banks {
 		slices.SortFunc(b, func(x, y point) int { return int(x.start) - int(y.start) })
+	}
+	for _, p := range d.processes {
+		p.follow(d, 0)
 	}
 	for _, f := range c.Faults {
 		d.rules = append(d.rules, &rule{Fault: f})
@@ -88,6 +95,7 @@ func (d *Device) Set(bank Bank, address int, cells ...uint16) {
 			b[i].cells[at-b[i].start] = v
 		}
 	}
+	d.wrote()
 }
 
 // elapsed is the time that the waves have run.

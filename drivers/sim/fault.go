@@ -15,6 +15,7 @@ const (
 	Mute          FaultKind = "mute"        // the request is neither carried out nor answered
 	Lost          FaultKind = "lost"        // the request is carried out, its answer never sent
 	Delay         FaultKind = "delay"       // the answer comes For later; the line waits meanwhile
+	Late          FaultKind = "late"        // the answer comes For later, other requests are answered meanwhile
 	Exception     FaultKind = "exception"   // the answer is the exception Code
 	WrongUnit     FaultKind = "unit"        // the answer names the next unit
 	WrongTrans    FaultKind = "transaction" // the answer names the next transaction (tcp)
@@ -29,14 +30,14 @@ const (
 	Reset         FaultKind = "reset"       // the connection is reset instead of an answer (on a serial line: mute)
 )
 
-var faultKinds = []FaultKind{Mute, Lost, Delay, Exception, WrongUnit, WrongTrans, WrongFunction, WrongCount, BadCRC,
+var faultKinds = []FaultKind{Mute, Lost, Delay, Late, Exception, WrongUnit, WrongTrans, WrongFunction, WrongCount, BadCRC,
 	Cut, Noise, Trailing, Duplicate, Echo, Reset}
 
 // Fault is a rule for what goes wrong with a device's answers. A request meets at most one: the first that fits it.
 type Fault struct {
 	Kind FaultKind     `yaml:"kind"`
 	Code int           `yaml:"code"`  // of an Exception; 0 is 4, device failure
-	For  time.Duration `yaml:"for"`   // of a Delay
+	For  time.Duration `yaml:"for"`   // of a Delay and of Late
 	Data []byte        `yaml:"bytes"` // of Noise and Trailing; empty is 00 FF 00
 
 	// Which requests it meets: all, unless narrowed.
@@ -52,8 +53,8 @@ func (f *Fault) check() error {
 		return fmt.Errorf("fault kind %q: give one of %v", f.Kind, faultKinds)
 	case f.Code < 0 || f.Code > 255:
 		return fmt.Errorf("exception code %d: give 1 to 255", f.Code)
-	case f.Kind == Delay && f.For <= 0:
-		return fmt.Errorf("a delay needs a time: for: 200ms")
+	case (f.Kind == Delay || f.Kind == Late) && f.For <= 0:
+		return fmt.Errorf("%s needs a time: for: 200ms", f.Kind)
 	case f.Function < 0 || f.Function > 127:
 		return fmt.Errorf("function %d: give 1 to 127", f.Function)
 	case f.Skip < 0 || f.Times < 0:

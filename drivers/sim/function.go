@@ -211,6 +211,7 @@ func (d *Device) writeBits(r *request, dst []byte) ([]byte, exception) {
 		return dst, illegalAddress
 	}
 	b.writeBits(r.at, r.end, r.data)
+	d.wrote()
 	d.logWrite(r, Coil, r.at, r.end, tag.Now())
 	dst = binary.BigEndian.AppendUint16(dst, uint16(r.at))
 	if r.function == 5 {
@@ -228,6 +229,7 @@ func (d *Device) writeRegisters(r *request, dst []byte) ([]byte, exception) {
 		return dst, illegalAddress
 	}
 	b.write(r.at, r.data)
+	d.wrote()
 	d.logWrite(r, Holding, r.at, r.end, tag.Now())
 	dst = binary.BigEndian.AppendUint16(dst, uint16(r.at))
 	if r.function == 6 {
@@ -243,6 +245,7 @@ func (d *Device) mask(r *request, dst []byte) ([]byte, exception) {
 	}
 	c := b.cell(r.at)
 	*c = *c&r.and | r.or&^r.and // 6.16
+	d.wrote()
 	d.logWrite(r, Holding, r.at, r.end, tag.Now())
 	dst = binary.BigEndian.AppendUint16(dst, uint16(r.at))
 	dst = binary.BigEndian.AppendUint16(dst, r.and)
@@ -259,6 +262,7 @@ func (d *Device) both(r *request, dst []byte) ([]byte, exception) {
 		return dst, illegalAddress
 	}
 	b.write(r.wat, r.data)
+	d.wrote()
 	d.logWrite(r, Holding, r.wat, r.wend, tag.Now())
 	dst = append(dst, byte(2*(r.end-r.at)))
 	return b.read(dst, r.at, r.end, d.plant.elapsed()), 0

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -344,6 +345,9 @@ func (c *conversation) serve(transaction uint16, unit byte, pdu, frame []byte) e
 	if fault.Kind != "" {
 		c.out = fault.distort(c.out, frame, c.t)
 	}
+	if fault.Kind == Late {
+		return c.sendLate(slices.Clone(c.out), fault.For)
+	}
 	return c.send(c.out)
 }
 
@@ -351,6 +355,17 @@ func (c *conversation) serve(transaction uint16, unit byte, pdu, frame []byte) e
 func (c *conversation) pause(d time.Duration) bool {
 	c.begins = c.begins.Add(d)
 	return c.line.plant.pause(d)
+}
+
+// sendLate sends a frame when the master has given up waiting, while the conversation goes on.
+func (c *conversation) sendLate(frame []byte, after time.Duration) error {
+	peer := c.peer
+	c.line.plant.join(func() {
+		if c.line.plant.pause(after) {
+			peer.Write(frame) // a peer that has gone by now misses it
+		}
+	})
+	return nil
 }
 
 // ask lets the device carry the request out, unless a fault forbids it, and fills in c.answer.

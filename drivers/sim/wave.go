@@ -21,6 +21,13 @@ type Wave struct {
 	Period time.Duration `yaml:"period"` // of sine and square; 0 is 10 s
 	Min    float64       `yaml:"min"`
 	Max    float64       `yaml:"max"` // 0 with Min 0 is 100 (of a bool: 1), but for a counter, which then has no end
+
+	// Of a process: a second-order system that follows a set point. It begins at Min, and tends to Gain times the set point
+	// plus Offset, with a natural period of Period.
+	Of      string  `yaml:"of"`   // address of the set point: holding:10
+	Gain    float64 `yaml:"gain"` // 0 is 1
+	Offset  float64 `yaml:"offset"`
+	Damping float64 `yaml:"damping"` // below 1 it overshoots; 0 is 0.7
 }
 
 type waveKind uint8
@@ -31,9 +38,10 @@ const (
 	sine
 	square
 	random
+	following
 )
 
-var waveNames = []string{counter: "counter", sine: "sine", square: "square", random: "random"}
+var waveNames = []string{counter: "counter", sine: "sine", square: "square", random: "random", following: "process"}
 
 // wave is a Wave made ready to be computed.
 type wave struct {
@@ -41,7 +49,8 @@ type wave struct {
 	every, period time.Duration
 	step          int64
 	low, high     float64
-	first, span   int64 // of a counter: its first value, and after how many values it is there again (0: never)
+	process       *process // of kind following
+	first, span   int64    // of a counter: its first value, and after how many values it is there again (0: never)
 }
 
 var kindLimits = map[tag.Kind][2]float64{
@@ -54,13 +63,18 @@ var kindLimits = map[tag.Kind][2]float64{
 func newWave(c *Wave, kind tag.Kind) (wave, error) {
 	i := slices.Index(waveNames, c.Kind)
 	if i < int(counter) {
-		return wave{}, fmt.Errorf("wave %q: give counter, sine, square or random", c.Kind)
+		return wave{}, fmt.Errorf("wave %q: give counter, sine, square, random or process", c.Kind)
 	}
 	limits, number := kindLimits[kind]
 	if !number {
 		return wave{}, fmt.Errorf("text has no wave: give it a value")
 	}
 	w := wave{kind: waveKind(i), every: c.Every, period: c.Period, low: c.Min, high: c.Max, step: int64(c.Step)}
+	if w.kind == following {
+		var err error
+		w.process, err = newProcess(c)
+		return w, err
+	}
 	if w.every == 0 {
 		w.every = 100 * time.Millisecond
 	}
@@ -142,6 +156,10 @@ func (w *wave) bits(kind tag.Kind, elapsed time.Duration, i, n int) uint64 {
 			return uint64(v & 1)
 		}
 		return uint64(v)
+	}
+	if w.kind == following {
+		y, _ := w.process.at(elapsed)
+		return floatBits(kind, clamp(kind, y))
 	}
 	return floatBits(kind, w.float(elapsed, i, n))
 }
