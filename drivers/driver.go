@@ -51,6 +51,12 @@ type Immediate interface {
 	Run(ctx context.Context, sink tag.Sink)
 }
 
+// Keeper is an Immediate whose writes are done when they are kept, such as on a disk. Keep is called after Execute, may
+// wait, and changes the status of what could not be kept.
+type Keeper interface {
+	Keep(ctx context.Context, cmds []tag.Command)
+}
+
 // Listener is a Driver of an instrument that talks unasked. The bus still writes through the link.
 type Listener interface {
 	Listen(ctx context.Context, sink tag.Sink) error

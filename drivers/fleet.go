@@ -151,6 +151,7 @@ type part struct {
 	direct  *device
 	indices []int // into the batch
 	job     *job
+	done    []tag.Command // by direct, which may have yet to keep them
 }
 
 // Execute implements tag.Field. Commands of one line are carried out in their order; lines work at the same time.
@@ -158,6 +159,9 @@ func (f *Fleet) Execute(ctx context.Context, cmds []tag.Command) {
 	if d := f.now.Load().onlyDirect(cmds); d != nil {
 		d.cfg.Immediate.Execute(cmds, f.cfg.Sink)
 		d.stats.executed(len(cmds))
+		if k, ok := d.cfg.Immediate.(Keeper); ok {
+			k.Keep(ctx, cmds)
+		}
 		return
 	}
 	f.Submit(ctx, cmds)()
@@ -238,6 +242,7 @@ func (p *part) start(cmds []tag.Command, sink tag.Sink) {
 		for i, at := range p.indices {
 			cmds[at].Status = own[i].Status
 		}
+		p.done = own
 		return
 	}
 	status := p.lane.queue.put(p.job)
@@ -255,6 +260,15 @@ func (p *part) start(cmds []tag.Command, sink tag.Sink) {
 
 // wait brings the statuses. What waits when ctx ends is dropped and never executed.
 func (p *part) wait(ctx context.Context, cmds []tag.Command) {
+	if p.direct != nil {
+		if k, ok := p.direct.cfg.Immediate.(Keeper); ok {
+			k.Keep(ctx, p.done)
+			for i, at := range p.indices {
+				cmds[at].Status = p.done[i].Status
+			}
+		}
+		return
+	}
 	if p.job == nil {
 		return
 	}

@@ -39,7 +39,6 @@ type Config struct {
 	disk disk             // for tests
 	now  func() time.Time // the clock on the wall, for tests
 	open func(string, os.FileMode, *bbolt.Options) (*bbolt.DB, error)
-	sync bool // for tests: nothing runs by itself
 }
 
 const (
@@ -97,6 +96,7 @@ type Store struct {
 	newGaps   []Gap           // of the open segment, not yet in its file
 	gap       *Gap            // that lasts
 	epoch     int             // of what was recorded last: after a gap all is recorded anew
+	resumed   tag.Time        // when the last gap ended
 	pending   int             // bytes since the last record was made, about
 	waiting   int             // bytes in sealed
 	next      *pass           // the commit that somebody waits for
@@ -127,7 +127,7 @@ type slot struct {
 
 // Open opens the store of a folder, or begins one. Damage is no error: a damaged file is set aside, and what can be read
 // of it is read. Nor is a disk that takes nothing: the store works in memory, and tries again. An error is that a newer
-// program wrote the store (ErrNewer), or that another process has it open (ErrLocked).
+// program wrote the store (ErrNewer), or that another process has it open (ErrLocked). Nothing is written before Start.
 func Open(cfg Config) (*Store, error) {
 	if cfg.MaxSize <= 0 {
 		cfg.MaxSize = defaultMaxSize
@@ -163,11 +163,13 @@ func Open(cfg Config) (*Store, error) {
 		s.history.close()
 		return nil, fmt.Errorf("store %s: %w", cfg.Dir, err)
 	}
-	if !cfg.ReadOnly && !cfg.sync {
-		s.ended.Go(s.commits)
-		s.ended.Go(s.folds)
-	}
 	return s, nil
+}
+
+// Start begins to write, from when on Commit returns. It is called once, and not for a store that is read only.
+func (s *Store) Start() {
+	s.ended.Go(s.commits)
+	s.ended.Go(s.folds)
 }
 
 // Apply tells which tags there are now. The names that were there before keep their history and their last values.
@@ -232,6 +234,9 @@ func (s *Store) wake(c chan struct{}) {
 func (s *Store) take(n uint32, sl *slot, v *tag.Sample) {
 	if v.Value.Size() > maxValue {
 		v = &tag.Sample{Ref: v.Ref, Status: badEncodingLimitsExceeded, At: v.At}
+	}
+	if sl.epoch != s.epoch && v.At < s.resumed && v.At == sl.last.At && v.Status == sl.last.Status && v.Value.Equal(sl.last.Value) {
+		v = &tag.Sample{Ref: v.Ref, Status: v.Status, Value: v.Value, At: s.resumed} // known already: it still holds behind the gap
 	}
 	if (sl.retain || !v.Status.IsBad()) && (sl.last.Status != v.Status || sl.last.At.IsZero() || !sl.last.Value.Equal(v.Value)) {
 		sl.last = *v
@@ -318,6 +323,7 @@ func (s *Store) addGap(g Gap) {
 	s.open.gaps = append(s.open.gaps, g)
 	s.newGaps = append(s.newGaps, g)
 	s.epoch++
+	s.resumed = min(g.To, tag.TimeOf(s.cfg.now()))
 }
 
 // Gap notes that there are no readings of a time, for a reason outside of the store. A zero to is now.

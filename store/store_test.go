@@ -30,7 +30,6 @@ func openStore(t *testing.T, cfg Config) *Store {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.NewTextHandler(logs{t}, nil))
 	}
-	cfg.sync = true
 	s, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)

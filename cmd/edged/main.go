@@ -11,6 +11,7 @@
 //	drivers/memory       tags that live in the gateway
 //	drivers              buses, which own a line each, and the fleet of them
 //	drivers/sim          a simulated plant
+//	store                what survives a power cut: history, last values, retained tags, durable subscriptions
 //	uaserver/wire        bytes and messages of OPC UA; bounded decoding, appending encoding
 //	uaserver/channel     one secure conversation          uaserver/pki           certificates
 //	uaserver/session     who is logged in                 uaserver/address       nodes, references, namespace 0
@@ -68,6 +69,8 @@ type commandLine struct {
 	Write   writeCommand   `cmd:"" help:"Write nodes of an OPC UA server."`
 	Watch   watchCommand   `cmd:"" help:"Print each change of nodes of an OPC UA server."`
 	Bench   benchCommand   `cmd:"" help:"Put a server under load and measure it."`
+	History historyCommand `cmd:"" help:"Print the history of tags from a gateway's store."`
+	Store   storeCommand   `cmd:"" help:"Check, compact or back up a gateway's store."`
 	Certs   certsCommand   `cmd:"" help:"Certificates: the gateway's own, and those of its clients."`
 	Users   usersCommand   `cmd:"" help:"Users who may log in, with their passwords and roles."`
 	Version versionCommand `cmd:"" help:"Print the version."`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"math/bits"
 	"reflect"
@@ -90,6 +91,7 @@ func newField(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger, was *f
 	}
 	f.diff.buses.removed = removedFrom(buses)
 	kept[""] = true // a device without a line
+	keeper, _ := sink.(interface{ Commit(context.Context) error })
 	devices := make(map[string]*deviceSettings, len(was.units))
 	for i := range was.units {
 		devices[was.units[i].Name] = &was.units[i]
@@ -102,6 +104,9 @@ func newField(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger, was *f
 			var err error
 			if c, err = newDevice(d, f.links[d.Bus]...); err != nil {
 				return nil, err
+			}
+			if m, ok := c.Immediate.(*memory.Device); ok && keeper != nil {
+				m.KeepBy(keeper.Commit)
 			}
 			f.diff.devices.note(d.Name, before != nil)
 		}

@@ -67,7 +67,7 @@ func (g *gateway) reload(next *site) error {
 		return err
 	}
 	next.bind(table)
-	f, err := newField(next, table, g.tags, g.log, was.field)
+	f, err := newField(next, table, g.recorder, g.log, was.field)
 	if err != nil {
 		return err
 	}
@@ -95,6 +95,8 @@ func (g *gateway) reload(next *site) error {
 	if err := g.tags.Apply(table, next.objects()); err != nil {
 		return err
 	}
+	g.recorder.apply(table)
+	g.recorder.bringBack(table, f, tags.Added)
 	change.Apply()
 	if err := g.lines.apply(); err != nil {
 		g.log.Error("the nodes of the buses are those of before", "error", err)
@@ -299,7 +301,7 @@ func (f *follower) fail(err error) {
 var liveParts = map[string]bool{"File": true, "Sum": true, "Buses": true, "Devices": true, "Tags": true, "Notes": true}
 
 // liveKeys are the keys of the other parts that are applied while it runs.
-var liveKeys = map[string]bool{"server.security.anonymous": true, "server.security.users": true, "server.security.roles": true}
+var liveKeys = map[string]bool{"server.security.anonymous": true, "server.security.users": true, "server.security.roles": true, "store.history": true}
 
 // restartKeys are the keys of the file whose values differ and take effect with a restart alone: all that no reload
 // applies.

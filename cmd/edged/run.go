@@ -68,6 +68,7 @@ type gateway struct {
 	tags     *tagspace.Space
 	fleet    *drivers.Fleet
 	lines    *busNodes
+	recorder *recorder
 	server   *uaserver.Server
 	web      *dashboard.Server
 	opcua    *listening
@@ -93,6 +94,13 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.recorder = openRecorder(s, data, table, log)
+	built := false
+	defer func() {
+		if !built {
+			g.recorder.close(context.Background())
+		}
+	}()
 	if g.space, err = address.New(s.Server.ApplicationURI); err != nil {
 		return nil, err
 	}
@@ -102,7 +110,8 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := newField(s, table, g.tags, log, nil)
+	g.recorder.tags = g.tags
+	f, err := newField(s, table, g.recorder, log, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +119,13 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 		return nil, err
 	}
 	g.config.Store(&generation{number: 1, at: g.since, notes: s.Notes, table: table, field: f, access: s.access()})
+	g.recorder.bringBack(table, f, nil)
 	g.tags.Join(g.fleet)
 	g.lines = &busNodes{space: g.space, buses: g.Buses, devices: g.Devices}
 	if err := g.lines.apply(); err != nil {
+		return nil, err
+	}
+	if err := addStoreNodes(g.space, g.recorder.stats); err != nil {
 		return nil, err
 	}
 	g.users.Store(s.userFile(log))
@@ -145,6 +158,7 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	if table.Len() >= manyTags {
 		debug.FreeOSMemory()
 	}
+	built = true
 	return g, nil
 }
 
@@ -153,6 +167,7 @@ func (g *gateway) run(ctx context.Context) {
 	for _, note := range g.site.Notes {
 		g.log.Warn(note)
 	}
+	g.recorder.start()
 	// Parts outlive ctx by as long as their clients need to hear of the end.
 	var field, sockets sync.WaitGroup
 	fieldCtx, stopField := context.WithCancel(context.WithoutCancel(ctx))
@@ -193,6 +208,11 @@ func (g *gateway) run(ctx context.Context) {
 	field.Wait()
 	reloads.Wait() // one that waited for an exchange has seen the field side end
 	g.tags.Close()
+	closing, cancel := context.WithTimeout(context.Background(), shutdownLimit) // nothing is published any more
+	defer cancel()
+	if err := g.recorder.close(closing); err != nil {
+		g.log.Error("what was read last may not be in the store", "error", err)
+	}
 	g.log.Info("gateway ended", "after", time.Since(g.since).Round(time.Second))
 }
 

@@ -25,6 +25,7 @@ type site struct {
 	Sum     [sha256.Size]byte // of the file's text
 	Server  serverSettings
 	Web     webSettings
+	Store   storeSettings
 	Buses   []busSettings
 	Devices []deviceSettings
 	// Tags are all tags in the file's order, repeats expanded: the order of their Refs, beginning with 1.
@@ -103,7 +104,8 @@ func defaultSite(file string) *site {
 				MinPublishing:  10 * time.Millisecond,
 			},
 		},
-		Web: webSettings{Listen: "127.0.0.1:8080"},
+		Web:   webSettings{Listen: "127.0.0.1:8080"},
+		Store: storeSettings{Retention: 720 * time.Hour, MaxSize: 1 << 30, Commit: 10 * time.Second},
 	}
 }
 
@@ -171,7 +173,7 @@ func (r *siteReader) read(root *node) {
 	r.section(root, "the site", []key{
 		{"server", r.server},
 		{"web", r.web},
-		r.later("store"),
+		{"store", r.store},
 		{"buses", func(v *node) { buses = v }},
 		{"devices", func(v *node) { devices = v }},
 	})
@@ -190,6 +192,7 @@ func (r *siteReader) read(root *node) {
 	r.checkLines(devices)
 	if len(r.mistakes) == 0 {
 		r.checkPatterns()
+		r.site.markHistory()
 	}
 	if len(r.mistakes) == 0 && buses != nil {
 		r.checkBudgets(buses)

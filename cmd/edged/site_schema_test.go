@@ -301,6 +301,7 @@ var beyondSchema = []string{
 	"states outside of the type", "state twice", "states of a float", "states of a scaled number", "states of a list", "states with a unit",
 	"states with an instrument", "memory states", "decimals of a bit", "unit and range of a bit", "unit of a bit with states",
 	"unit and range of a text", "memory: unit, range of a text", "memory: decimals of a text", "memory: decimals of a whole number",
+	"store: a pattern of no tag", "deadband of a bool",
 }
 
 // TestSchemaFindsMistakes shows an editor's schema each mistake that the parser finds.

@@ -38,7 +38,7 @@ func (t *tagReader) readStates(n *node) {
 // checkType reports whether the keys of a tag whose type is known now fit it, and reads its states.
 func (t *tagReader) checkType(n *node) bool {
 	before := len(t.mistakes) + t.more
-	for _, key := range []string{"unit", "range"} {
+	for _, key := range []string{"unit", "range", "deadband"} {
 		if v := n.get(key); v != nil && !t.def.Kind.Number() {
 			t.fault(v, "%s: %s is of a number, and this is %s: remove it", t.what, key, tag.Type{Kind: t.def.Kind, Len: t.def.Len})
 		}

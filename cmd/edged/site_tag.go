@@ -73,8 +73,8 @@ func (t *tagReader) common() []key {
 		{"instrument_range", func(v *node) { t.def.Instrument = t.readSpan(v, "instrument_range") }},
 		{"states", t.readStates},
 		{"access", t.readAccess},
-		{"history", func(v *node) { t.only(v, t.what+": history", "false") }},
-		t.later("deadband"),
+		{"history", func(v *node) { t.def.History = t.boolean(v, t.what+": history") }},
+		{"deadband", t.readDeadband},
 	}
 }
 
@@ -91,6 +91,13 @@ func (t *tagReader) readName(n *node) {
 		return
 	}
 	t.def.Name = name
+}
+
+func (t *tagReader) readDeadband(n *node) {
+	if t.def.Deadband = t.number(n, t.what+": deadband"); t.def.Deadband < 0 {
+		t.fault(n, "%s: deadband is %s: it is 0 or more, in the tag's unit", t.what, n.text)
+		t.def.Deadband = 0
+	}
 }
 
 // readSpan reads a list of two numbers, low and high. A wrong one is told, and gives the zero Span.
@@ -190,14 +197,14 @@ func (t *tagReader) readMemory(n *node) {
 		key{"value", func(v *node) { m.Value = t.plain(v, t.what+": value") }},
 		key{"decimals", func(v *node) { t.def.Decimals = 1 + uint8(t.integer(v, t.what+": decimals", 0, maxDecimals)) }},
 		key{"wave", func(v *node) { m.Wave = t.readWave(v) }},
-		key{"retain", func(v *node) { t.only(v, t.what+": retain", "false") }},
+		key{"retain", func(v *node) { m.Retain = t.boolean(v, t.what+": retain") }},
 	))
 	t.need(n, t.what, "name")
 	if n.kind != mapNode {
 		return
 	}
 	m.Access, m.HasRange, m.Low, m.High, m.Name = t.def.Access, t.def.HasRange, t.def.Low, t.def.High, t.def.Name
-	t.def.Memory = true
+	t.def.Memory, t.def.Retain = true, m.Retain
 	for _, e := range m.Check() {
 		t.fieldFault(n, t.what, e.Field, -1, e.Msg)
 	}

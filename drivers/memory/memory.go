@@ -3,6 +3,7 @@
 package memory
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -22,6 +23,7 @@ type Tag struct {
 	HasRange  bool
 	Low, High float64 // limits of a write
 	Wave      *Wave
+	Retain    bool // a Good write is one that Device.Keep's function has kept
 }
 
 // Wave is how a tag moves by itself.
@@ -54,6 +56,7 @@ type rules struct {
 	access    tag.Access
 	hasRange  bool
 	low, high float64
+	retain    bool
 }
 
 // Device is a row of memory tags. It implements drivers.Immediate, and is safe for concurrent use.
@@ -62,6 +65,7 @@ type Device struct {
 	first tag.Ref // of index
 	index []int32 // slot+1 by Ref-first; 0: not ours
 	waves []group
+	keep  func(context.Context) error // nil: nothing is retained
 
 	mu    sync.Mutex // guards the fields below, and is held while publishing: readings leave in the order in which they were made
 	slots []slot
@@ -73,6 +77,7 @@ type Device struct {
 var (
 	_ drivers.Immediate = (*Device)(nil)
 	_ drivers.Successor = (*Device)(nil)
+	_ drivers.Keeper    = (*Device)(nil)
 )
 
 // New makes a device.
@@ -134,6 +139,30 @@ func (d *Device) Restore(s tag.Sample) bool {
 	}
 	at.sample = s
 	return true
+}
+
+// KeepBy tells what keeps the values of retained tags over a restart: it returns when what was published is kept. It is
+// called once, before Run.
+func (d *Device) KeepBy(keep func(context.Context) error) { d.keep = keep }
+
+// Keep implements drivers.Keeper. A value that could not be kept is in the tag and may be gone after a restart: its write
+// is answered with BadResourceUnavailable.
+func (d *Device) Keep(ctx context.Context, cmds []tag.Command) {
+	kept := func(c *tag.Command) bool {
+		s := d.slot(c.Ref)
+		return s != nil && s.retain && c.Status == tag.Good
+	}
+	if !slices.ContainsFunc(cmds, func(c tag.Command) bool { return kept(&c) }) {
+		return
+	}
+	if d.keep != nil && d.keep(ctx) == nil {
+		return
+	}
+	for i := range cmds {
+		if kept(&cmds[i]) {
+			cmds[i].Status = tag.BadResourceUnavailable
+		}
+	}
 }
 
 // Succeed implements drivers.Successor: tags that were there before with the same type hold what they held, unless

@@ -27,7 +27,7 @@ func (t *Tag) slot() (*slot, []*FieldError) {
 	wrong := func(field, format string, args ...any) {
 		errs = append(errs, &FieldError{field, fmt.Sprintf(format, args...)})
 	}
-	s := &slot{rules: &rules{typ: tag.Type{Kind: tag.Float64}, access: t.Access, hasRange: t.HasRange, low: t.Low, high: t.High}}
+	s := &slot{rules: &rules{typ: tag.Type{Kind: tag.Float64}, access: t.Access, hasRange: t.HasRange, low: t.Low, high: t.High, retain: t.Retain}}
 	if s.access == 0 {
 		s.access = tag.Readable
 	}

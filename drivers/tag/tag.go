@@ -103,8 +103,10 @@ type Def struct {
 	Access      Access
 	Decimals    uint8 // 1 + places behind the point that are worth showing; 0 is not known
 	HasRange    bool
-	Memory      bool // lives in the gateway: takes a written status and SourceTimestamp
+	Deadband    float64 // of history alone: a number that moved by no more is no change
+	Memory      bool    // lives in the gateway: takes a written status and SourceTimestamp
 	History     bool
+	Retain      bool // of memory: its value outlives the process, and a Good write of it is on the disk
 }
 
 // Definer tells people how the values of tags come about: address and scaling. One does for all tags that differ in

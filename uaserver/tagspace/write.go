@@ -24,7 +24,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 // Waits reports whether a write to the node waits for a device, and so must not be made in a connection's goroutine.
 func (s *Space) Waits(n *address.Node) bool {
 	sl := s.slot(n.Ref)
-	return sl != nil && !sl.def.Memory
+	return sl != nil && (!sl.def.Memory || sl.def.Retain)
 }
 
 // Write implements address.NodeManager. The device is the truth: a write never changes a node by itself, the

@@ -25,6 +25,8 @@ type Source interface {
 	Buses() []Bus
 	Clients() Clients
 	Accounts() []Account
+	// Store is how the store does: the same metrics each time.
+	Store() []Metric
 	// Table is the current table of tags.
 	Table() *tag.Table
 	// Last is a tag's newest reading, and when it was last verified; false before the first.
@@ -137,6 +139,14 @@ type Account struct {
 	Name  string
 	Used  int64 // bytes
 	Limit int64 // bytes; 0 is none
+}
+
+// Metric is one number with what Prometheus needs to know of it.
+type Metric struct {
+	Name    string // without edged_
+	Help    string
+	Counter bool // it only grows; else a gauge
+	Value   float64
 }
 
 // The bounds of the web side: it is for people and a scraper, not for the internet.

@@ -67,6 +67,10 @@ func (p *plant) Clients() Clients {
 
 func (p *plant) Accounts() []Account { return []Account{{"subscriptions", 1 << 20, 1 << 28}} }
 
+func (p *plant) Store() []Metric {
+	return []Metric{{Name: "store_up", Help: "Up.", Value: 1}, {Name: "store_samples_total", Help: "Samples.", Counter: true, Value: 7}}
+}
+
 func (p *plant) Table() *tag.Table { return p.table }
 
 func (p *plant) Last(ref tag.Ref) (tag.Sample, tag.Time, bool) {

@@ -64,6 +64,9 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 		waitDesc, waitBookedDesc, overrunsDesc, commandsDesc, lostDesc, silentDesc} {
 		out <- d
 	}
+	for _, s := range m.source.Store() {
+		out <- desc(s.Name, s.Help)
+	}
 }
 
 // Collect reads a snapshot of everything.
@@ -134,6 +137,13 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(takenDesc, taken)
 	gauge(pendingDesc, float64(len(site.Pending)))
+	for _, s := range m.source.Store() {
+		if s.Counter {
+			counter(desc(s.Name, s.Help), s.Value)
+		} else {
+			gauge(desc(s.Name, s.Help), s.Value)
+		}
+	}
 	for _, a := range m.source.Accounts() {
 		gauge(memoryDesc, float64(a.Used), a.Name)
 		gauge(limitDesc, float64(a.Limit), a.Name)
