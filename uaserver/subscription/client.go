@@ -2,6 +2,7 @@ package subscription
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -61,6 +62,7 @@ type Client struct {
 	mu      sync.Mutex // guards all below and the Subscriptions; held while an answer is appended to its connection
 	name    string
 	session uint32 // id; 0: nobody told
+	owner   Owner  // whom it acts for
 	subs    map[uint32]*Subscription
 	queue   []waiting // a ring; requests keep their place's memory
 	first   int
@@ -102,6 +104,7 @@ func (c *Client) Publish(r Request, acks []Ack) {
 	case c.closed:
 		c.fail(ua.StatusBadSessionClosed)
 	case len(c.subs) == 0:
+		c.tellTransfers()
 		c.fail(ua.StatusBadNoSubscription)
 	default:
 		c.serve(now)
@@ -153,7 +156,7 @@ func (c *Client) watchDeadline(at int64) {
 }
 
 // ring answers the requests whose TimeoutHint has passed with BadTimeout (Part 4, 7.33).
-func (c *Client) ring(now int64) {
+func (c *Client) ring(_ *shard, now int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := int64(math.MaxInt64)
@@ -223,7 +226,7 @@ func (c *Client) fail(code ua.StatusCode) {
 func (c *Client) serve(now int64) {
 	for c.queued > 0 {
 		if len(c.notices) > 0 && !c.closed {
-			c.sendNotice()
+			c.sendNotice(0)
 			continue
 		}
 		var best *Subscription
@@ -240,9 +243,33 @@ func (c *Client) serve(now int64) {
 	}
 }
 
-func (c *Client) sendNotice() {
-	n := c.notices[0]
-	c.notices = append(c.notices[:0], c.notices[1:]...)
+// notify has a notice sent with the next Publish request.
+func (c *Client) notify(n notice) {
+	if c.closed {
+		return
+	}
+	if len(c.notices) == maxNotices {
+		c.notices = slices.Delete(c.notices, 0, 1)
+	}
+	c.notices = append(c.notices, n)
+}
+
+// tellTransfers sends the notices of Subscriptions that serve another session now: a client that has none left shall
+// know why before it is told that it has none.
+func (c *Client) tellTransfers() {
+	for i := 0; i < len(c.notices) && c.queued > 0; {
+		if c.notices[i].status == ua.StatusGoodSubscriptionTransferred {
+			c.sendNotice(i)
+		} else {
+			i++
+		}
+	}
+}
+
+// sendNotice answers the oldest Publish request with the i-th notice.
+func (c *Client) sendNotice(i int) {
+	n := c.notices[i]
+	c.notices = slices.Delete(c.notices, i, i+1)
 	c.answer = Response{sub: n.sub, message: appendStatusChange(nil, n.sequence, tag.Now(), n.status)}
 	c.deliver()
 }
@@ -317,6 +344,7 @@ func (c *Client) rest() {
 	if len(c.subs) > 0 {
 		return
 	}
+	c.tellTransfers()
 	c.fail(ua.StatusBadNoSubscription)
 	if c.closed {
 		c.shed()

@@ -31,7 +31,7 @@ func (s *Subscription) fill(dst []byte, limit int) ([]byte, int) {
 	slot := s.resume
 	for range n {
 		it := &s.items[slot]
-		if it.flags&reporting != 0 {
+		if it.flags&reports != 0 {
 			if it.flags&owned != 0 {
 				dst, full = f.own(dst, it)
 			} else if it.series.Head() != it.cursor {
@@ -40,6 +40,7 @@ func (s *Subscription) fill(dst []byte, limit int) ([]byte, int) {
 			if full {
 				break
 			}
+			it.flags &^= triggered
 		}
 		if slot++; slot == n {
 			slot = 0

@@ -19,6 +19,8 @@ type Diagnostics struct {
 	Modified, Enables, Disables uint32 // requests that did so
 	RepublishRequests           uint32
 	Republished                 uint32 // messages
+	TransferRequests            uint32
+	ToOther, ToSame             uint32 // transfers to sessions of another client, and of the same
 	Publishes                   uint32 // requests that it answered
 	Sent                        uint64 // notifications
 	Late, KeptAlive             uint32 // how often it became LATE, and KEEPALIVE
@@ -34,6 +36,8 @@ type Diagnostics struct {
 type tally struct {
 	modified, enables, disables  uint32
 	republishRequests, publishes uint32
+	transferRequests             uint32
+	toOther, toSame              uint32
 	late, keptAlive              uint32
 }
 
@@ -101,6 +105,7 @@ func (s *Subscription) diagnostics() Diagnostics {
 		Notifications: s.asked, Enabled: s.enabled,
 		Modified: s.tally.modified, Enables: s.tally.enables, Disables: s.tally.disables,
 		RepublishRequests: s.tally.republishRequests, Republished: uint32(m.Republished),
+		TransferRequests: s.tally.transferRequests, ToOther: s.tally.toOther, ToSame: s.tally.toSame,
 		Publishes: s.tally.publishes, Sent: n.Sent, Late: s.tally.late, KeptAlive: s.tally.keptAlive,
 		LifetimeLeft: s.lifetime, Held: len(s.held), Evicted: m.Evicted, Items: s.live,
 		Overflowed: n.Overflowed, Next: s.following(),

@@ -92,6 +92,7 @@ type Engine struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
+	moving   sync.Mutex // held while Subscriptions are transferred, before their clients' locks: only so does anybody hold two
 	creating sync.Mutex // held while a Subscription is made, so that the room which was made for it is its own; taken before any client's lock
 
 	mu      sync.Mutex // guards all below; taken when a client or a Subscription comes or goes
@@ -194,6 +195,13 @@ func (e *Engine) enter(s *Subscription) bool {
 	return true
 }
 
+// find is a Subscription by its id, whosever it is, or nil.
+func (e *Engine) find(id uint32) *Subscription {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.subs[id]
+}
+
 // makeRoom deletes a Subscription whose session has ended, the one that would expire first, if there are as many as there
 // may be: nobody can ask for what it has, and its lifetime may be a day. It is called without any client's lock.
 func (e *Engine) makeRoom() {
@@ -221,6 +229,9 @@ func (e *Engine) makeRoom() {
 	}
 	of.mu.Lock()
 	defer of.mu.Unlock()
+	if of.subs[first.id] != first { // it found another session meanwhile
+		return
+	}
 	first.step(onDelete, e.now())
 	of.rest()
 }

@@ -32,6 +32,9 @@ const (
 	reporting                   // mode is Reporting
 	fresh                       // the initial value was not sent yet
 	gapped                      // samples before the cursor were lost: the next one carries Overflow
+	triggered                   // a triggering item has triggered it: what it has queued is reported
+
+	reports = reporting | triggered
 )
 
 const maxSlots = 1 << 24 // an item's id has 24 bits of slot
@@ -125,7 +128,7 @@ func (c *Client) CreateItems(ctx context.Context, sub uint32, times ua.Timestamp
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.engine.now()
-	if s.state == closed {
+	if c.subs[sub] != s { // deleted or transferred meanwhile
 		return ua.StatusBadSubscriptionIDInvalid
 	}
 	for i := range reqs {
@@ -273,7 +276,7 @@ func (s *Subscription) create(p *plan, r *ItemRequest, reads []address.ReadItem,
 		o := s.owns[it.cursor]
 		s.offerRead(o, &reads[p.read])
 	}
-	return ItemResult{ID: uint32(it.turn)<<24 | (slot + 1), Sampling: millis(p.set.sampling),
+	return ItemResult{ID: it.id(slot), Sampling: millis(p.set.sampling),
 		Queue: uint32(s.settings.list[it.set].queue)}
 }
 
@@ -410,6 +413,9 @@ func (s *Subscription) begin(slot uint32, now int64) {
 	}
 	if o == nil {
 		s.paths[slot].origin += *cursor - before
+		if t := s.triggers[slot]; t != nil {
+			t.mark = *cursor // an initial value triggers
+		}
 	}
 	switch {
 	case o == nil || it.flags&sampling == 0:
@@ -429,6 +435,9 @@ func (s *Subscription) ownOf(it *item) *own {
 	}
 	return s.owns[it.cursor]
 }
+
+// id is the MonitoredItemId of the item in that slot.
+func (it *item) id(slot uint32) uint32 { return uint32(it.turn)<<24 | (slot + 1) }
 
 // lookup finds an item by its id.
 func (s *Subscription) lookup(id uint32) (slot uint32, ok bool) {
@@ -492,5 +501,6 @@ func (s *Subscription) deleteItem(slot uint32) {
 		it.series.Release(int(s.settings.list[it.set].queue))
 	}
 	s.settings.put(it.set)
+	s.dropTriggers(slot)
 	s.vacate(slot)
 }

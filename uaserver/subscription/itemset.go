@@ -29,6 +29,9 @@ func (s *Subscription) setMode(slot uint32, mode ua.MonitoringMode, now int64) {
 		s.end(slot)
 	}
 	it.flags = it.flags&^(sampling|reporting) | modes[mode]
+	if mode != ua.MonitoringModeSampling {
+		it.flags &^= triggered
+	}
 	s.stale()
 	if was&sampling != 0 || it.flags&sampling == 0 {
 		return
@@ -164,6 +167,9 @@ func (s *Subscription) modifyToOwn(it *item, slot uint32, p *plan) bool {
 	past := s.passed(slot)
 	old := int(s.settings.list[before].queue)
 	var buf [64]tag.Sample
+	if s.triggers[slot] != nil {
+		s.fire() // by the count that the item had
+	}
 	if !s.createOwn(it, slot, p, "") {
 		return false
 	}
@@ -192,6 +198,9 @@ func (s *Subscription) modifyToOwn(it *item, slot uint32, p *plan) bool {
 				o.push(v, set)
 			}
 		}
+	}
+	if t := s.triggers[slot]; t != nil {
+		t.mark = o.Queued
 	}
 	series.Release(old)
 	s.settings.put(before)
@@ -267,8 +276,11 @@ func (s *Subscription) lostOf(o *own, lost uint64, queue int) {
 // since there was nothing left, it looks no further.
 func (s *Subscription) available() bool {
 	s.walk()
+	if len(s.triggers) > 0 && s.fire() {
+		return true
+	}
 	for _, o := range s.owns {
-		if o != nil && o.count > 0 && s.items[o.slot].flags&reporting != 0 {
+		if o != nil && o.count > 0 && s.items[o.slot].flags&reports != 0 {
 			return true
 		}
 	}
@@ -299,18 +311,19 @@ func (s *Subscription) settle() {
 func (s *Subscription) waits() bool {
 	for i := range s.items {
 		it := &s.items[i]
-		if it.flags&reporting == 0 {
-			continue
-		}
-		if it.flags&owned != 0 {
-			if s.owns[it.cursor].count > 0 {
-				return true
-			}
-		} else if it.series.Head() != it.cursor {
+		if it.flags&reports != 0 && s.hasNews(it) {
 			return true
 		}
 	}
 	return false
+}
+
+// hasNews reports whether an item has something queued.
+func (s *Subscription) hasNews(it *item) bool {
+	if it.flags&owned != 0 {
+		return s.owns[it.cursor].count > 0
+	}
+	return it.series.Head() != it.cursor
 }
 
 // appendData appends a NotificationMessage with what the items have, at most s.room notifications and limit

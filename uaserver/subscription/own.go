@@ -311,11 +311,9 @@ func (s *Subscription) sampleOne(o *own) {
 const maxReads = 1024
 
 // poll reads the attributes of the items in s.polling, without the client's lock: a reading may ask for what the lock
-// guards.
-func (s *Subscription) poll(now int64) {
+// guards. It returns the client that is locked then, which after a transfer is another.
+func (s *Subscription) poll(sh *shard) *Client {
 	c := s.client
-	sh := c.shard
-	rights := c.rights
 	sh.polls = append(sh.polls[:0], s.polling...)
 	clear(s.polling)
 	s.polling = s.polling[:0]
@@ -324,9 +322,10 @@ func (s *Subscription) poll(now int64) {
 		for _, o := range some {
 			sh.reads = append(sh.reads, address.ReadItem{Node: o.node, Attribute: o.attribute, Range: o.text})
 		}
+		rights := c.rights
 		c.mu.Unlock()
 		c.engine.read(c.engine.ctx, rights, sh.reads)
-		c.mu.Lock()
+		c = s.lock()
 		for i, o := range some {
 			some[i] = nil
 			if s.state == closed || o.node == nil || s.items[o.slot].flags&sampling == 0 {
@@ -336,6 +335,7 @@ func (s *Subscription) poll(now int64) {
 		}
 		clear(sh.reads)
 	}
+	return c
 }
 
 // offerRead takes the result of a reading as a sample. Only a Value has a SourceTimestamp.

@@ -32,6 +32,7 @@ type rig struct {
 type variable struct {
 	node   address.Node
 	series *address.Series // nil: sampled by reading
+	gate   chan struct{}   // readings wait for it; nil: they do not
 	mu     sync.Mutex      // guards all below
 	live   wire.DataValue
 	broken bool // reading it panics
@@ -41,6 +42,9 @@ type variable struct {
 func (v *variable) Series(*address.Node) *address.Series       { return v.series }
 func (v *variable) Write(context.Context, []address.WriteItem) {}
 func (v *variable) Read(_ context.Context, items []address.ReadItem) {
+	if v.gate != nil {
+		<-v.gate
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.broken {

@@ -16,14 +16,19 @@ func (c *Client) SetRights(rights address.Rights) {
 	defer c.mu.Unlock()
 	c.rights = rights
 	for _, s := range c.subs {
-		for slot := range s.items {
-			if s.items[slot].flags&used != 0 {
-				s.recheck(uint32(slot), now)
-			}
-		}
-		s.stale()
-		s.schedule()
+		s.recheckAll(now)
 	}
+}
+
+// recheckAll has the items follow the rights of the client that the Subscription belongs to.
+func (s *Subscription) recheckAll(now int64) {
+	for slot := range s.items {
+		if s.items[slot].flags&used != 0 {
+			s.recheck(uint32(slot), now)
+		}
+	}
+	s.stale()
+	s.schedule()
 }
 
 // recheck gives an item the way to its samples that its client's rights leave.

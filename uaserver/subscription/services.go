@@ -61,6 +61,7 @@ func (c *Client) CreateSubscription(p Parameters, enabled bool, reply func(id ui
 		return ua.StatusBadSessionClosed
 	}
 	s := &Subscription{client: c, enabled: enabled}
+	s.home.Store(c)
 	s.step(onCreate, 0)
 	s.pace.Store(int64(d))
 	if !e.enter(s) {
@@ -110,9 +111,9 @@ func (s *Subscription) adopt(d time.Duration, p *Parameters) {
 		s.room = int(min(p.Notifications, math.MaxInt32))
 	}
 	s.priority = p.Priority
-	s.alarm.shard.mu.Lock()
+	sh := s.alarm.lock()
 	s.alarm.priority = p.Priority
-	s.alarm.shard.mu.Unlock()
+	sh.mu.Unlock()
 }
 
 // SetPublishing is SetPublishingMode (Part 4, 5.14.4).

@@ -31,8 +31,8 @@ func newShard(e *Engine) *shard { return &shard{engine: e, wake: make(chan struc
 
 // alarm is a place in a shard's heap: the next time that its owner has something to do.
 type alarm struct {
-	shard *shard
-	owner interface{ ring(now int64) }
+	shard atomic.Pointer[shard] // changes while the mu of the shard before is held
+	owner ringer
 	woken atomic.Bool // ring as soon as possible
 
 	// Guarded by shard.mu.
@@ -41,14 +41,39 @@ type alarm struct {
 	pos      int   // in the heap; -1: not there
 }
 
-func (a *alarm) init(sh *shard, owner interface{ ring(now int64) }) {
-	a.shard, a.owner, a.pos = sh, owner, -1
+// ringer is who has an alarm. It is called in the goroutine of the shard that it had when the alarm went off.
+type ringer interface{ ring(sh *shard, now int64) }
+
+func (a *alarm) init(sh *shard, owner ringer) {
+	a.shard.Store(sh)
+	a.owner, a.pos = owner, -1
+}
+
+// lock locks the shard that the alarm belongs to, and returns it.
+func (a *alarm) lock() *shard {
+	for {
+		sh := a.shard.Load()
+		sh.mu.Lock()
+		if a.shard.Load() == sh {
+			return sh
+		}
+		sh.mu.Unlock()
+	}
+}
+
+// move gives the alarm to another shard, in which it is not set.
+func (a *alarm) move(to *shard) {
+	sh := a.lock()
+	if a.pos >= 0 {
+		heap.Remove(&sh.alarms, a.pos)
+	}
+	a.shard.Store(to)
+	sh.mu.Unlock()
 }
 
 // set has the alarm ring at that time, once.
 func (a *alarm) set(at int64) {
-	sh := a.shard
-	sh.mu.Lock()
+	sh := a.lock()
 	if a.woken.Load() {
 		at = 0
 	}
@@ -67,11 +92,11 @@ func (a *alarm) set(at int64) {
 
 // stop takes the alarm out of the heap.
 func (a *alarm) stop() {
-	a.shard.mu.Lock()
+	sh := a.lock()
 	if a.pos >= 0 {
-		heap.Remove(&a.shard.alarms, a.pos)
+		heap.Remove(&sh.alarms, a.pos)
 	}
-	a.shard.mu.Unlock()
+	sh.mu.Unlock()
 }
 
 // wakeUp has the alarm ring as soon as possible.
@@ -97,7 +122,7 @@ func (sh *shard) run() {
 		now := sh.engine.now()
 		wait := sh.collect(now)
 		for i, a := range sh.due {
-			a.owner.ring(now)
+			a.owner.ring(sh, now)
 			sh.due[i] = nil
 		}
 		if len(sh.due) > 0 {

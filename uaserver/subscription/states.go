@@ -30,6 +30,7 @@ const (
 	onRepublish                  // Republish arrives
 	onItems                      // a MonitoredItem service of the Subscription arrives
 	onDelete                     // DeleteSubscriptions arrives
+	onTransfer                   // TransferSubscriptions arrives
 )
 
 // facts are the standard's state variables and parameters (tables 83 and 84).
@@ -40,6 +41,8 @@ type facts struct {
 	more      bool   // MoreNotifications
 	sent      bool   // MessageSent
 	found     bool   // RequestedMessageFound
+	changed   bool   // SessionChanged()
+	validated bool   // ClientValidated()
 	keepAlive uint32 // KeepAliveCounter
 	every     uint32 // what ResetKeepAliveCounter sets it to
 	lifetime  uint32 // LifetimeCounter
@@ -60,7 +63,8 @@ const (
 	returnKeepAlive                    // ReturnKeepAlive, MessageSent = TRUE
 	clearMore                          // MoreNotifications = FALSE
 	deleteItems                        // DeleteMonitoredItems
-	issueStatus                        // IssueStatusChangeNotification
+	issueStatus                        // IssueStatusChangeNotification, to the session that it has now
+	setSession                         // SetSession
 )
 
 // in is a set of states.
@@ -93,8 +97,8 @@ func pending(f facts) bool { return f.enabled && f.available }
 func idle(f facts) bool { return !pending(f) }
 
 // table is table 82 in the order in which its rows are tried: 27 comes before the rows of the same event, since a
-// Subscription whose lifetime ends sends nothing more. The rows of TransferSubscriptions (22 to 24) are missing as long
-// as the service is.
+// Subscription whose lifetime ends sends nothing more. Row 26 is missing: a Subscription hears of no DeleteSubscriptions
+// of a session that it does not belong to.
 //
 // Three things are made exact where the table leaves them open. The timer is started before the lifetime is reset, so
 // that the lifetime is that number of expiries without a Publish request, as 5.14.2.2 defines it. A late keep-alive
@@ -139,6 +143,9 @@ var table = [...]row{
 	{20, inAny, onRepublish, func(f facts) bool { return f.found }, closed, true, resetLifetime},
 	{21, inAny, onRepublish, nil, closed, true, resetLifetime},
 	{0, inAny, onItems, nil, closed, true, resetLifetime}, // no row: 5.14.1.1 says it of every service of the Subscription
+	{22, inAny, onTransfer, func(f facts) bool { return !f.changed }, closed, true, resetLifetime},
+	{23, inAny, onTransfer, func(f facts) bool { return f.validated }, closed, true, resetLifetime | issueStatus | setSession},
+	{24, inAny, onTransfer, nil, closed, true, 0},
 	{25, inAny, onDelete, nil, closed, false, deleteItems},
 }
 

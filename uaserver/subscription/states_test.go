@@ -64,6 +64,9 @@ func TestStates(t *testing.T) {
 		{"republish", 20, keepAlive, onRepublish, with(func(f *facts) { f.found = true }), keep, resetLifetime},
 		{"republish, not there", 21, keepAlive, onRepublish, all, keep, resetLifetime},
 		{"items", 0, normal, onItems, all, keep, resetLifetime},
+		{"transfer within the session", 22, keepAlive, onTransfer, with(func(f *facts) { f.validated = true }), keep, resetLifetime},
+		{"transfer", 23, late, onTransfer, with(func(f *facts) { f.changed, f.validated = true, true }), keep, resetLifetime | issueStatus | setSession},
+		{"transfer to another user", 24, normal, onTransfer, with(func(f *facts) { f.changed = true }), keep, 0},
 		{"delete", 25, late, onDelete, all, closed, deleteItems},
 		{"lifetime over", 27, normal, onTimer, with(func(f *facts) { f.lifetime, f.queued, f.available = 1, true, true }), closed, deleteItems | issueStatus},
 		{"lifetime over, late", 27, late, onTimer, with(func(f *facts) { f.lifetime = 1 }), closed, deleteItems | issueStatus},
@@ -74,7 +77,7 @@ func TestStates(t *testing.T) {
 	seen := map[int]bool{}
 	for _, r := range rows {
 		want := r.to
-		if want == keep && r.event >= onModify && r.event <= onItems {
+		if want == keep && (r.event >= onModify && r.event <= onItems || r.event == onTransfer) {
 			want = r.from
 		}
 		number, to, do := next(r.from, r.event, r.facts)
@@ -92,13 +95,13 @@ func TestStates(t *testing.T) {
 
 // TestStatesAreComplete: in each living state every event finds a row, whatever the facts.
 func TestStatesAreComplete(t *testing.T) {
-	for bits := range 1 << 6 {
+	for bits := range 1 << 7 {
 		f := facts{queued: bits&1 != 0, enabled: bits&2 != 0, available: bits&4 != 0, more: bits&8 != 0, sent: bits&16 != 0,
-			found: bits&32 != 0, every: 10}
+			found: bits&32 != 0, changed: bits&32 != 0, validated: bits&64 != 0, every: 10}
 		for _, f.keepAlive = range []uint32{0, 1, 2, 10} {
 			for _, f.lifetime = range []uint32{0, 1, 2, 30} {
 				for _, s := range []state{normal, late, keepAlive} {
-					for e := onPublish; e <= onDelete; e++ {
+					for e := onPublish; e <= onTransfer; e++ {
 						number, to, do := next(s, e, f)
 						if number < 0 {
 							t.Fatalf("%v has no row for event %d with %+v", s, e, f)

@@ -11,10 +11,12 @@ import (
 	"edged/uaserver/address"
 )
 
-// Subscription is one Subscription (Part 4, 5.14). All of it but id, alarm and pace is guarded by its client's mu.
+// Subscription is one Subscription (Part 4, 5.14). All of it but id, home, alarm and pace is guarded by its client's mu.
+// A transfer, which holds the mu of both, gives it another client.
 type Subscription struct {
 	id     uint32
 	client *Client
+	home   atomic.Pointer[Client] // client, for who does not hold mu: see lock
 	alarm  alarm
 	pace   atomic.Int64 // interval, for who does not hold mu
 
@@ -42,11 +44,12 @@ type Subscription struct {
 	nextSample int64 // of the items with a queue of their own; 0: none
 
 	items    []item
-	paths    []path   // of the items, by slot
-	tolls    []toll   // of the items, by slot, as far as there are any
-	free     []uint32 // slots of items that were deleted
-	live     int      // items
-	resume   int      // slot at which the next message begins
+	paths    []path                 // of the items, by slot
+	tolls    []toll                 // of the items, by slot, as far as there are any
+	triggers map[uint32]*triggering // by the slot of the triggering item
+	free     []uint32               // slots of items that were deleted
+	live     int                    // items
+	resume   int                    // slot at which the next message begins
 	settings interned
 	owns     []*own
 	freeOwns []uint32
@@ -87,13 +90,37 @@ func (s *Subscription) overdue() bool {
 	return s.state == late || s.state == normal && s.more && s.enabled
 }
 
+// lock locks the client that the Subscription belongs to, and returns it.
+func (s *Subscription) lock() *Client {
+	for {
+		c := s.home.Load()
+		c.mu.Lock()
+		if s.home.Load() == c {
+			return c
+		}
+		c.mu.Unlock()
+	}
+}
+
+// strayed reports whether the Subscription, whose client is locked, has nothing to do in the goroutine of that shard:
+// it is gone, or it was transferred to another, which is told to look.
+func (s *Subscription) strayed(sh *shard) bool {
+	if s.state == closed {
+		return true
+	}
+	if s.client.shard == sh {
+		return false
+	}
+	s.alarm.wakeUp()
+	return true
+}
+
 // ring is the Subscription's clock: it samples and publishes what is due, then waits for the next time. Values that
 // have to be read are read without the client's lock.
-func (s *Subscription) ring(now int64) {
+func (s *Subscription) ring(sh *shard, now int64) {
 	s.alarm.woken.Store(false)
-	c := s.client
-	c.mu.Lock()
-	if s.state == closed {
+	c := s.lock()
+	if s.strayed(sh) {
 		c.mu.Unlock()
 		return
 	}
@@ -103,7 +130,10 @@ func (s *Subscription) ring(now int64) {
 		s.sample(now)
 	}
 	if len(s.polling) > 0 {
-		s.poll(now)
+		if c = s.poll(sh); s.strayed(sh) {
+			c.mu.Unlock()
+			return
+		}
 	}
 	if s.state != closed && now >= s.nextTick {
 		s.nextTick += int64(s.interval)
@@ -135,13 +165,19 @@ func (s *Subscription) schedule() {
 
 // step runs the state machine for one event and does what it says.
 func (s *Subscription) step(e event, now int64) {
-	c := s.client
 	s.tick(now)
-	f := facts{queued: c.queued > 0, enabled: s.enabled, more: s.more, sent: s.sent, found: s.found,
-		keepAlive: s.keepAlive, every: s.every, lifetime: s.lifetime}
+	f := facts{found: s.found}
 	if s.enabled && (e == onTimer || e == onPublish) {
 		f.available = s.available()
 	}
+	s.stepWith(e, f, now)
+}
+
+// stepWith is step with the facts that the event brings. It returns what was done.
+func (s *Subscription) stepWith(e event, f facts, now int64) action {
+	c := s.client
+	f.queued, f.enabled, f.more, f.sent = c.queued > 0, s.enabled, s.more, s.sent
+	f.keepAlive, f.every, f.lifetime = s.keepAlive, s.every, s.lifetime
 	was := s.state
 	_, to, do := next(was, e, f)
 	s.state = to
@@ -177,12 +213,14 @@ func (s *Subscription) step(e event, now int64) {
 		s.expired = do&issueStatus != 0
 		s.remove()
 	}
-	if do&issueStatus != 0 && !c.closed {
-		if len(c.notices) == maxNotices {
-			c.notices = append(c.notices[:0], c.notices[1:]...)
+	if do&issueStatus != 0 {
+		status := ua.StatusBadTimeout
+		if e == onTransfer {
+			status = ua.StatusGoodSubscriptionTransferred
 		}
-		c.notices = append(c.notices, notice{s.id, s.following(), ua.StatusBadTimeout})
+		c.notify(notice{s.id, s.following(), status})
 	}
+	return do
 }
 
 // following is the next sequence number: from 1, and after the largest 1 again (Part 4, 7.8 Counter).
@@ -324,7 +362,7 @@ func (s *Subscription) remove() {
 	if s.expired {
 		s.noteExpired(s.ledger.gone.Expired)
 	}
-	s.items, s.paths, s.tolls, s.owns, s.blocks = nil, nil, nil, nil, nil
+	s.items, s.paths, s.tolls, s.owns, s.blocks, s.triggers = nil, nil, nil, nil, nil, nil
 	for len(s.held) > 0 {
 		s.ledger.messages.Abandoned++
 		s.ledger.messages.AbandonedIn += uint64(s.held[len(s.held)-1].notifications)
