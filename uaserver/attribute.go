@@ -22,7 +22,7 @@ type slow interface {
 	Stale(it *address.ReadItem, now tag.Time) bool
 	// Refresh reads the stale items' values from their devices, until ctx ends. The items are read again afterwards.
 	Refresh(ctx context.Context, items []address.ReadItem)
-	// Waits reports whether a write to the node waits for a device.
+	// Waits reports whether a write to the node, or a call of the method that it is, waits for a device.
 	Waits(n *address.Node) bool
 }
 

@@ -226,7 +226,7 @@ func appendSubscription(b []byte, d *subscription.Diagnostics) []byte {
 	b = wire.AppendBool(b, d.Enabled)
 	for _, n := range []uint32{
 		d.Modified, d.Enables, d.Disables, d.RepublishRequests, d.RepublishRequests, d.Republished,
-		0, 0, 0, // transfers
+		d.TransferRequests, d.ToOther, d.ToSame,
 		d.Publishes, count32(d.Sent), 0 /* events */, count32(d.Sent), d.Late, d.KeptAlive, d.LifetimeLeft,
 		uint32(d.Held), count32(d.Evicted), uint32(d.Items), uint32(d.DisabledItems), count32(d.Overflowed), d.Next,
 		0, // EventQueueOverflowCount

@@ -15,6 +15,7 @@ import (
 	"edged/uaserver/channel"
 	"edged/uaserver/pki"
 	"edged/uaserver/session"
+	"edged/uaserver/subscription"
 	"edged/uaserver/wire"
 )
 
@@ -309,8 +310,9 @@ func (s *Server) checkUser(cl *client, all bool) {
 	now.rights = allowed
 	rights := now.rights | address.Exposed
 	s.mu.Lock()
-	if cl.ch != nil {
-		rights = now.on(cl.ch)
+	ch := cl.ch
+	if ch != nil {
+		rights = now.on(ch)
 	}
 	s.mu.Unlock()
 	cl.who.Store(&now)
@@ -318,6 +320,13 @@ func (s *Server) checkUser(cl *client, all bool) {
 	cl.pub.SetRights(rights)
 	if allowed != who.rights {
 		s.log.Info("rights of a session changed", "session", cl.Peer.Name, "user", who.String(), "roles", allowed.Roles().String())
+	}
+}
+
+// owner is whom a session acts for when it comes to its Subscriptions.
+func (c *client) owner(who *identity, ch *channel.Channel) subscription.Owner {
+	return subscription.Owner{
+		User: who.user, Application: c.Peer.ApplicationURI, Signed: ch.Mode() != ua.MessageSecurityModeNone,
 	}
 }
 

@@ -62,6 +62,7 @@ type Limits struct {
 	MaxSession     time.Duration // longest, 1 h
 	Nodes          int           // operations in one Read, Write, Browse, Translate or Register, 10,000
 	MonitoredItems int           // operations in one call of a MonitoredItem service, 10,000
+	Methods        int           // methods in one Call, 100
 	References     int           // references in one result of Browse, 1,000
 	Continuations  int           // continuation points a session, 50
 	Registered     int           // registered nodes a session, 10,000
@@ -77,6 +78,7 @@ func (l *Limits) defaults() {
 	or(&l.MaxSession, time.Hour)
 	or(&l.Nodes, 10_000)
 	or(&l.MonitoredItems, 10_000)
+	or(&l.Methods, 100)
 	or(&l.References, 1000)
 	or(&l.Continuations, 50)
 	or(&l.Registered, 10_000)

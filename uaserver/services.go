@@ -49,15 +49,18 @@ var services = [...]service{
 	{"TranslateBrowsePathsToNodeIds", id.TranslateBrowsePathsToNodeIDsRequest_Encoding_DefaultBinary, activated, cold((*Server).translate)},
 	{"RegisterNodes", id.RegisterNodesRequest_Encoding_DefaultBinary, activated, cold((*Server).registerNodes)},
 	{"UnregisterNodes", id.UnregisterNodesRequest_Encoding_DefaultBinary, activated, cold((*Server).unregisterNodes)},
+	{"Call", id.CallRequest_Encoding_DefaultBinary, activated, (*Server).callMethods},
 	{"CreateSubscription", id.CreateSubscriptionRequest_Encoding_DefaultBinary, activated, (*Server).createSubscription},
 	{"ModifySubscription", id.ModifySubscriptionRequest_Encoding_DefaultBinary, activated, (*Server).modifySubscription},
 	{"SetPublishingMode", id.SetPublishingModeRequest_Encoding_DefaultBinary, activated, (*Server).setPublishingMode},
 	{"Publish", id.PublishRequest_Encoding_DefaultBinary, activated, (*Server).publish},
 	{"Republish", id.RepublishRequest_Encoding_DefaultBinary, activated, (*Server).republish},
+	{"TransferSubscriptions", id.TransferSubscriptionsRequest_Encoding_DefaultBinary, activated, (*Server).transferSubscriptions},
 	{"DeleteSubscriptions", id.DeleteSubscriptionsRequest_Encoding_DefaultBinary, activated, (*Server).deleteSubscriptions},
 	{"CreateMonitoredItems", id.CreateMonitoredItemsRequest_Encoding_DefaultBinary, activated, (*Server).createMonitoredItems},
 	{"ModifyMonitoredItems", id.ModifyMonitoredItemsRequest_Encoding_DefaultBinary, activated, (*Server).modifyMonitoredItems},
 	{"SetMonitoringMode", id.SetMonitoringModeRequest_Encoding_DefaultBinary, activated, (*Server).setMonitoringMode},
+	{"SetTriggering", id.SetTriggeringRequest_Encoding_DefaultBinary, activated, (*Server).setTriggering},
 	{"DeleteMonitoredItems", id.DeleteMonitoredItemsRequest_Encoding_DefaultBinary, activated, (*Server).deleteMonitoredItems},
 }
 

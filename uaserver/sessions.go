@@ -209,8 +209,12 @@ func (s *Server) activate(cl *client, ch *channel.Channel, who *identity, locale
 	case err != nil:
 		return nil, ua.StatusBadSessionClosed
 	}
-	cl.rights.Store(uint32(who.on(ch)))
+	was := cl.rights.Swap(uint32(who.on(ch)))
 	cl.who.Store(who)
+	cl.pub.SetOwner(cl.owner(who, ch))
+	if address.Rights(was) != cl.may() {
+		cl.pub.SetRights(cl.may())
+	}
 	s.bind(cl, ch)
 	if ch.Ended() { // meanwhile, and perhaps before it was bound
 		s.unbound(ch)

@@ -70,6 +70,9 @@ func newStatus(s *Server) (*status, error) {
 		s.space.Find(node).Token = uint32(i)
 	}
 	s.space.Find(wire.NumericID(0, id.Server_ServerDiagnostics_SessionsDiagnosticsSummary_SessionSecurityDiagnosticsArray)).Audit = true
+	if err := m.ownMethods(); err != nil {
+		return nil, fmt.Errorf("uaserver: namespace 0: %w", err)
+	}
 	for node, value := range m.fixed() {
 		n := s.space.Find(wire.NumericID(0, node))
 		if n == nil {
@@ -90,7 +93,8 @@ func newStatus(s *Server) (*status, error) {
 // profiles are the facets of Part 7 that the server passes; ServerProfileArray claims nothing else.
 func (s *Server) profiles() []string {
 	list := []string{
-		"http://opcfoundation.org/UA-Profile/Server/EmbeddedDataChangeSubscription",
+		"http://opcfoundation.org/UA-Profile/Server/StandardDataChangeSubscription2017",
+		"http://opcfoundation.org/UA-Profile/Server/Methods",
 		"http://opcfoundation.org/UA-Profile/Server/DataAccess",
 		transportProfile,
 	}
@@ -140,6 +144,7 @@ func (m *status) fixed() map[uint32]tag.Value {
 		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerRead:                          nodes,
 		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerWrite:                         nodes,
 		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerBrowse:                        nodes,
+		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerMethodCall:                    tag.Of(uint32(l.Methods)),
 		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerRegisterNodes:                 nodes,
 		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerTranslateBrowsePathsToNodeIDs: nodes,
 		id.Server_ServerCapabilities_OperationLimits_MaxMonitoredItemsPerCall:                 tag.Of(uint32(l.MonitoredItems)),

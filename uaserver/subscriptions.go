@@ -59,13 +59,15 @@ func (c *call) answer(response uint32, rest func(dst []byte) []byte) {
 
 // answerStatuses sends a response that is a list of results.
 func (c *call) answerStatuses(response uint32, results []ua.StatusCode) {
-	c.answer(response, func(dst []byte) []byte {
-		dst = wire.AppendUint32(dst, uint32(len(results)))
-		for _, code := range results {
-			dst = wire.AppendUint32(dst, uint32(code))
-		}
-		return wire.AppendNull(dst)
-	})
+	c.answer(response, func(dst []byte) []byte { return wire.AppendNull(appendStatuses(dst, results)) })
+}
+
+func appendStatuses(dst []byte, results []ua.StatusCode) []byte {
+	dst = wire.AppendUint32(dst, uint32(len(results)))
+	for _, code := range results {
+		dst = wire.AppendUint32(dst, uint32(code))
+	}
+	return dst
 }
 
 // parameters reads what CreateSubscription and ModifySubscription have in common up to the priority, which the former
@@ -169,6 +171,49 @@ func (s *Server) deleteSubscriptions(c *call) {
 	c.client.pub.DeleteSubscriptions(list, results, func() {
 		c.answerStatuses(id.DeleteSubscriptionsResponse_Encoding_DefaultBinary, results)
 	})
+}
+
+// transferSubscriptions answers TransferSubscriptions (Part 4, 5.14.7). The log tells what was taken over, and what was
+// refused.
+func (s *Server) transferSubscriptions(c *call) {
+	v := c.body.TransferSubscriptionsRequest()
+	list, code := c.ids(&v, v.N, s.cfg.Limits.Nodes)
+	if code != ua.StatusGood {
+		c.fault(code)
+		return
+	}
+	if most := s.engine.MaxAvailable(); !c.fits(min(len(list), s.cfg.Subscription.Subscriptions), 4*most) {
+		c.fault(ua.StatusBadResponseTooLarge)
+		return
+	}
+	results := make([]subscription.TransferResult, len(list))
+	code = c.client.pub.Transfer(list, v.Initial, results, func() {
+		c.answer(id.TransferSubscriptionsResponse_Encoding_DefaultBinary, func(dst []byte) []byte {
+			return appendTransfers(dst, results)
+		})
+	})
+	if code != ua.StatusGood {
+		c.fault(code)
+		return
+	}
+	for i, r := range results {
+		if r.Status == ua.StatusGood || r.Status == ua.StatusBadUserAccessDenied {
+			s.talk.say(s.log, "subscription transferred", "subscription", list[i], "to", c.client.Peer.Name,
+				"client", c.client.Peer.ApplicationName, "user", c.client.userName(), "status", tag.Status(r.Status).String())
+		}
+	}
+}
+
+func appendTransfers(dst []byte, results []subscription.TransferResult) []byte {
+	dst = wire.AppendUint32(dst, uint32(len(results)))
+	for i := range results {
+		dst = wire.AppendUint32(dst, uint32(results[i].Status))
+		dst = wire.AppendUint32(dst, uint32(len(results[i].Available)))
+		for _, n := range results[i].Available {
+			dst = wire.AppendUint32(dst, n)
+		}
+	}
+	return wire.AppendNull(dst)
 }
 
 // acks is the acknowledgements of one Publish request.
@@ -367,6 +412,26 @@ func (s *Server) setMonitoringMode(c *call) {
 		return
 	}
 	c.answerStatuses(id.SetMonitoringModeResponse_Encoding_DefaultBinary, results)
+}
+
+// setTriggering answers SetTriggering (Part 4, 5.13.5).
+func (s *Server) setTriggering(c *call) {
+	v := c.body.SetTriggeringRequest()
+	list, code := c.ids(&v, v.N+v.Removed, s.cfg.Limits.MonitoredItems)
+	if code != ua.StatusGood {
+		c.fault(code)
+		return
+	}
+	results := make([]ua.StatusCode, len(list))
+	added, removed := results[:v.N], results[v.N:]
+	code = c.client.pub.SetTriggering(v.Subscription, v.Item, list[v.N:], list[:v.N], removed, added)
+	if code != ua.StatusGood {
+		c.fault(code)
+		return
+	}
+	c.answer(id.SetTriggeringResponse_Encoding_DefaultBinary, func(dst []byte) []byte {
+		return wire.AppendNull(appendStatuses(wire.AppendNull(appendStatuses(dst, added)), removed))
+	})
 }
 
 // deleteMonitoredItems answers DeleteMonitoredItems (Part 4, 5.13.6).

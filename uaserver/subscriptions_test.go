@@ -119,7 +119,12 @@ func TestSubscriptionServices(t *testing.T) {
 		{"delete no items", &ua.DeleteMonitoredItemsRequest{SubscriptionID: sub}, nothing},
 		{"delete too many items", &ua.DeleteMonitoredItemsRequest{SubscriptionID: sub, MonitoredItemIDs: many}, tooMany},
 		{"delete items of a foreign one", &ua.DeleteMonitoredItemsRequest{SubscriptionID: sub + 1, MonitoredItemIDs: []uint32{1}}, badSub},
-		{"transfer", &ua.TransferSubscriptionsRequest{SubscriptionIDs: []uint32{sub}}, ua.StatusBadServiceUnsupported},
+		{"transfer nothing", &ua.TransferSubscriptionsRequest{}, nothing},
+		{"transfer too many", &ua.TransferSubscriptionsRequest{SubscriptionIDs: many}, tooMany},
+		{"trigger nothing", &ua.SetTriggeringRequest{SubscriptionID: sub, TriggeringItemID: 1}, nothing},
+		{"trigger too many", &ua.SetTriggeringRequest{SubscriptionID: sub, LinksToAdd: many[:2], LinksToRemove: many[:2]}, tooMany},
+		{"trigger in a foreign one", &ua.SetTriggeringRequest{SubscriptionID: sub + 1, LinksToAdd: []uint32{1}}, badSub},
+		{"trigger by an unknown item", &ua.SetTriggeringRequest{SubscriptionID: sub, TriggeringItemID: 1, LinksToAdd: []uint32{1}}, ua.StatusBadMonitoredItemIDInvalid},
 	}
 	for _, row := range rows {
 		if _, code := p.call(row.req); code != row.want {

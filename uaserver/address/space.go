@@ -141,8 +141,8 @@ func (s *Space) Manage(id wire.NodeID, m NodeManager) error {
 	switch {
 	case n == nil:
 		return fmt.Errorf("node %s: unknown, so it cannot be managed", id)
-	case n.Class != ua.NodeClassVariable:
-		return fmt.Errorf("node %s: has no value to manage; only a variable has", id)
+	case n.Class != ua.NodeClassVariable && n.Class != ua.NodeClassMethod:
+		return fmt.Errorf("node %s: has nothing to manage; only a variable or a method has", id)
 	}
 	own := *n.Attributes // others may have the same
 	own.Manager, n.Attributes = m, &own

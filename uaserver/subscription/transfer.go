@@ -35,6 +35,9 @@ type TransferResult struct {
 	Available []uint32 // AvailableSequenceNumbers
 }
 
+// MaxAvailable is how many AvailableSequenceNumbers a result has at most.
+func (e *Engine) MaxAvailable() int { return e.cfg.Held }
+
 // Transfer takes over Subscriptions of other sessions (Part 4, 5.14.7), one result each, and calls reply before anything
 // of them is published. With initial, what their items sent last is sent again. The status returned, Good or
 // BadSessionClosed, is for a ServiceFault; those of results are Good, BadSubscriptionIdInvalid, BadUserAccessDenied, and

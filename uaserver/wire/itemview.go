@@ -1,6 +1,12 @@
 package wire
 
-import "github.com/gopcua/opcua/ua"
+import (
+	"unsafe"
+
+	"github.com/gopcua/opcua/ua"
+
+	"edged/drivers/tag"
+)
 
 // This file has the views of the MonitoredItem and Subscription services; see view.go for what all views promise.
 
@@ -206,4 +212,91 @@ type DeleteSubscriptionsRequest struct {
 func (r *Reader) DeleteSubscriptionsRequest() (v DeleteSubscriptionsRequest) {
 	v.ids, v.N = r.ids()
 	return v
+}
+
+// TransferSubscriptionsRequest is a view of TransferSubscriptions (Part 4, 5.14.7). Next gives the subscriptions' ids.
+type TransferSubscriptionsRequest struct {
+	Initial bool // SendInitialValues
+	N       int  // SubscriptionIds
+	ids
+}
+
+// TransferSubscriptionsRequest reads a TransferSubscriptionsRequest and checks it whole.
+func (r *Reader) TransferSubscriptionsRequest() (v TransferSubscriptionsRequest) {
+	v.ids, v.N = r.ids()
+	v.Initial = r.Bool()
+	if r.Err() != nil {
+		v.ids, v.N = ids{}, 0
+	}
+	return v
+}
+
+// SetTriggeringRequest is a view of SetTriggering (Part 4, 5.13.5). Next gives the items that links are added to, then
+// those that links are removed from.
+type SetTriggeringRequest struct {
+	Subscription uint32
+	Item         uint32 // TriggeringItemId
+	N            int    // LinksToAdd
+	Removed      int    // LinksToRemove
+	add, remove  ids
+}
+
+// SetTriggeringRequest reads a SetTriggeringRequest and checks it whole.
+func (r *Reader) SetTriggeringRequest() (v SetTriggeringRequest) {
+	v.Subscription, v.Item = r.Uint32(), r.Uint32()
+	v.add, v.N = r.ids()
+	v.remove, v.Removed = r.ids()
+	if r.Err() != nil {
+		return SetTriggeringRequest{}
+	}
+	return v
+}
+
+// Next is the next item; false: there is none.
+func (v *SetTriggeringRequest) Next() (item uint32, ok bool) {
+	if item, ok = v.add.Next(); ok {
+		return item, true
+	}
+	return v.remove.Next()
+}
+
+// CallMethod is one method to call (Part 4, 5.12.2). Its ids alias the buffer, its inputs own their memory.
+type CallMethod struct {
+	Object NodeID
+	Method NodeID
+	Inputs []tag.Value
+}
+
+// CallRequest is a view of Call (Part 4, 5.12.2).
+type CallRequest struct {
+	N     int // MethodsToCall
+	items *Reader
+	left  int
+}
+
+// CallRequest reads a CallRequest up to its first method. It is walked once, as Read is: the caller looks at Err when
+// there is no more.
+func (r *Reader) CallRequest() (v CallRequest) {
+	v.N = max(r.Count(callItemSize), 0)
+	v.items, v.left = r, v.N
+	return v
+}
+
+// Next reads the next method; false: there is none, or the Reader has an error.
+func (v *CallRequest) Next() (m CallMethod, ok bool) {
+	if v.left == 0 {
+		return m, false
+	}
+	v.left--
+	r := v.items
+	m.Object, m.Method = r.NodeID(), r.NodeID()
+	n := max(r.Count(1), 0)
+	if r.err != nil || !r.charge(n*int(unsafe.Sizeof(tag.Value{}))) {
+		return m, false
+	}
+	m.Inputs = make([]tag.Value, n)
+	for i := range m.Inputs {
+		m.Inputs[i] = r.Variant()
+	}
+	return m, r.err == nil
 }

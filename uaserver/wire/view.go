@@ -45,6 +45,7 @@ const (
 	createItemSize  = readValueIDSize + 4 + parametersSize
 	modifyItemSize  = 4 + parametersSize
 	browseItemSize  = 2 + 4 + 2 + 1 + 4 + 4
+	callItemSize    = 2 + 2 + 4
 )
 
 // ViewDescription is the view that a Browse is restricted to (Part 4, 7.45); a null ID is the whole address space.

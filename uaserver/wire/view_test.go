@@ -143,6 +143,43 @@ var views = []struct {
 		q := m.(*ua.SetPublishingModeRequest)
 		return uaIDLines(fmt.Sprint(q.PublishingEnabled, len(q.SubscriptionIDs)), q.SubscriptionIDs)
 	}},
+	{id.TransferSubscriptionsRequest_Encoding_DefaultBinary, func(r *Reader) []string {
+		v := r.TransferSubscriptionsRequest()
+		return idLines(fmt.Sprint(v.Initial, v.N), v.Next)
+	}, func(m any) []string {
+		q := m.(*ua.TransferSubscriptionsRequest)
+		return uaIDLines(fmt.Sprint(q.SendInitialValues, len(q.SubscriptionIDs)), q.SubscriptionIDs)
+	}},
+	{id.SetTriggeringRequest_Encoding_DefaultBinary, func(r *Reader) []string {
+		v := r.SetTriggeringRequest()
+		return idLines(fmt.Sprint(v.Subscription, v.Item, v.N, v.Removed), v.Next)
+	}, func(m any) []string {
+		q := m.(*ua.SetTriggeringRequest)
+		return uaIDLines(fmt.Sprint(q.SubscriptionID, q.TriggeringItemID, len(q.LinksToAdd), len(q.LinksToRemove)), append(q.LinksToAdd, q.LinksToRemove...))
+	}},
+	{id.CallRequest_Encoding_DefaultBinary, func(r *Reader) []string {
+		v := r.CallRequest()
+		out := []string{fmt.Sprint(v.N)}
+		for c, ok := v.Next(); ok; c, ok = v.Next() {
+			line := fmt.Sprint(c.Object, c.Method, len(c.Inputs))
+			for _, x := range c.Inputs {
+				line += fmt.Sprintf(" %x", AppendVariant(nil, x))
+			}
+			out = append(out, line)
+		}
+		return out
+	}, func(m any) []string {
+		q := m.(*ua.CallRequest)
+		out := []string{fmt.Sprint(len(q.MethodsToCall))}
+		for _, c := range q.MethodsToCall {
+			line := fmt.Sprint(FromUA(c.ObjectID), FromUA(c.MethodID), len(c.InputArguments))
+			for _, x := range c.InputArguments {
+				line += fmt.Sprintf(" %x", appendUAVariant(nil, x))
+			}
+			out = append(out, line)
+		}
+		return out
+	}},
 	{id.DeleteSubscriptionsRequest_Encoding_DefaultBinary, func(r *Reader) []string {
 		v := r.DeleteSubscriptionsRequest()
 		return idLines(fmt.Sprint(v.N), v.Next)

@@ -11,9 +11,7 @@ var pruned = []struct {
 	id     uint32
 	reason string
 }{
-	{11492, "Server.GetMonitoredItems: the Call service is not served"},
 	{12749, "Server.SetSubscriptionDurable: durable subscriptions are not served"},
-	{12873, "Server.ResendData: the Call service is not served"},
 	{12886, "Server.RequestServerStateChange: the state is not a client's to change"},
 	{12885, "Server.EstimatedReturnTime: not known"},
 	{15004, "Server.UrisVersion: sessionless calls are not served"},
@@ -28,7 +26,6 @@ var pruned = []struct {
 	{12166, "OperationLimits.MaxNodesPerHistoryReadEvents, likewise"},
 	{12167, "OperationLimits.MaxNodesPerHistoryUpdateData, likewise"},
 	{12168, "OperationLimits.MaxNodesPerHistoryUpdateEvents, likewise"},
-	{11709, "OperationLimits.MaxNodesPerMethodCall: the Call service is not served"},
 	{11713, "OperationLimits.MaxNodesPerNodeManagement: the NodeManagement services are not served"},
 	{24099, "ServerCapabilities.MaxSelectClauseParameters: events are not served"},
 	{24100, "ServerCapabilities.MaxWhereClauseParameters: events are not served"},
