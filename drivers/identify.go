@@ -62,8 +62,8 @@ func (l *lane) ask(ctx context.Context, d *device) (more bool) {
 		return false
 	}
 	l.exchanged(took, false)
-	d.identified = max(1, l.now())
 	if err == nil {
+		d.identified = max(1, l.now())
 		d.stats.answered(took, 0)
 		if !more {
 			d.stats.identify(id)
@@ -71,9 +71,10 @@ func (l *lane) ask(ctx context.Context, d *device) (more bool) {
 		return more
 	}
 	if f, ok := isFault(err); ok {
+		d.identified = max(1, l.now())
 		l.bus.log.Debug("device does not tell what it is", "device", d.cfg.Name, "err", f)
 	} else if ctx.Err() == nil {
-		l.relink(ctx, err)
+		return l.relink(ctx, err) && errors.Is(err, ErrUnsent)
 	}
 	return false
 }

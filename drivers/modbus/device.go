@@ -188,8 +188,8 @@ func (d *Device) Poll(ctx context.Context, lane, number int, dst []tag.Sample) (
 	data, err := d.read(ctx, lane, r.table, r.start, r.count())
 	if err == nil {
 		d.answered(r)
-		if d.quirks.CloseAfter && number == p.numbers[len(p.numbers)-1] {
-			d.lanes[lane].link.Close()
+		if number == p.numbers[len(p.numbers)-1] {
+			d.left(lane)
 		}
 		return decodeAll(r.fields, r.start, r.end, data, dst), nil
 	}
@@ -230,9 +230,7 @@ func (d *Device) Refresh(ctx context.Context, lane int, refs []tag.Ref, dst []ta
 	if err != nil {
 		return d.failed(err, r, start, end, dst)
 	}
-	if d.quirks.CloseAfter {
-		d.lanes[lane].link.Close()
-	}
+	d.left(lane)
 	return decodeAll(r.fields, start, end, data, dst), nil
 }
 
@@ -330,8 +328,8 @@ func (d *Device) write(ctx context.Context, lane int, c *tag.Command) error {
 	}
 	if err == nil {
 		c.Status = tag.Good
-		if d.quirks.CloseAfter && f.access&tag.Readable == 0 {
-			d.lanes[lane].link.Close()
+		if f.access&tag.Readable == 0 {
+			d.left(lane)
 		}
 		return nil
 	}

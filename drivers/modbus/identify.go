@@ -26,14 +26,18 @@ const (
 	accessRegular = 2 // objects 0 to 6
 	// maxIdentify bounds the exchanges of one identification: seven objects in turn, and once more for basic access.
 	maxIdentify = 8
+	// maxLost connections that ended at the question are no chance: there are devices that cannot bear it.
+	maxLost = 2
 )
 
 // identification is what a device has said of itself so far. Owned by the lane.
 type identification struct {
 	untold bool // the device does not tell, and is left alone
+	told   bool
 	access byte // 0: nothing was asked yet
 	next   byte // object to ask for
 	asked  int
+	lost   int // connections that ended at the question
 	text   [objects]string
 }
 
@@ -42,11 +46,11 @@ var _ drivers.Identifier = (*Device)(nil)
 // Identify implements drivers.Identifier. A device that refuses, or does not answer, is never asked again.
 func (d *Device) Identify(ctx context.Context, lane int) (id drivers.Identity, more bool, err error) {
 	w := &d.who
-	if w.untold {
+	if w.untold || w.told && d.quirks.CloseAfter { // or a connection after the other would be for this alone
 		return id, false, drivers.ErrSkipped
 	}
 	if w.access == 0 {
-		*w = identification{access: accessRegular}
+		*w = identification{access: accessRegular, lost: w.lost}
 	}
 	l := &d.lanes[lane]
 	l.link.begin(ctx, &d.quirks)
@@ -63,17 +67,27 @@ func (d *Device) Identify(ctx context.Context, lane int) (id drivers.Identity, m
 	asked := w.access
 	w.access = 0
 	if err != nil {
-		w.untold = !errors.Is(err, drivers.ErrUnsent)
 		_, fault := d.fault(err, false, fmt.Sprintf("identification 43/14, access %d", asked))
 		if fault == nil {
+			if !errors.Is(err, drivers.ErrUnsent) {
+				w.lost++
+			}
+			w.untold = w.lost == maxLost
 			return id, false, err
 		}
+		w.untold = true
 		return id, false, fault
 	}
-	if d.quirks.CloseAfter {
-		l.link.Close()
-	}
+	w.told = true
+	d.left(lane)
 	return w.identity(), false, nil
+}
+
+// left closes the connection of a device that bears it no longer than it must.
+func (d *Device) left(lane int) {
+	if d.quirks.CloseAfter && (d.who.told || d.who.untold) {
+		d.lanes[lane].link.Close()
+	}
 }
 
 // exchange is goburrow's client for a function that it does not know.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -54,6 +55,7 @@ type site struct {
 	plant *sim.Plant
 	said  *said
 	sink  *record
+	ctx   context.Context
 	stop  func()
 }
 
@@ -92,6 +94,14 @@ func join(t *testing.T, cfg sim.Config, bus drivers.BusConfig, link modbus.LinkC
 		if err != nil {
 			t.Fatal(err)
 		}
+		if addr.Scheme == "tcp+tls" { // the files are the same on both sides
+			i := slices.IndexFunc(cfg.Lines, func(c sim.LineConfig) bool { return c.Name == l.Name() })
+			secured, err := port.Parse(strings.Replace(cfg.Lines[i].URL, ":0?", ":1?", 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			addr.TLS = secured.TLS
+		}
 		lc := modbus.Links(addr)
 		lc.Timeout, lc.Turnaround, lc.Echo = link.Timeout, link.Turnaround, link.Echo
 		bc := bus
@@ -127,6 +137,7 @@ func join(t *testing.T, cfg sim.Config, bus drivers.BusConfig, link modbus.LinkC
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	s.ctx = ctx
 	ended := make(chan struct{})
 	go func() { defer close(ended); s.Run(ctx) }()
 	s.stop = sync.OnceFunc(func() {

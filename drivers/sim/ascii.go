@@ -46,7 +46,7 @@ func parseASCII(dst, line []byte) ([]byte, bool) {
 
 func (l *Line) talkASCII(s stream) {
 	defer l.leave(s)
-	c := conversation{line: l, t: ascii, peer: s, out: make([]byte, 0, 2*maxASCII)}
+	c := conversation{line: l, since: time.Now(), t: ascii, peer: s, out: make([]byte, 0, 2*maxASCII)}
 	defer c.keepTime()()
 	c.serveASCII()
 }

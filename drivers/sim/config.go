@@ -47,6 +47,7 @@ type DeviceConfig struct {
 	// Delay passes between each request and its answer.
 	Delay    time.Duration `yaml:"delay"`
 	Identity []string      `yaml:"identity"` // function 43/14: vendor, product code, revision, and up to four more (objects 3 to 6)
+	Quirks   Quirks        `yaml:"quirks"`
 	Points   []PointConfig `yaml:"points"`
 	Faults   []Fault       `yaml:"faults"`
 }
@@ -164,6 +165,9 @@ func (k *check) device(path string, c *DeviceConfig) {
 		if len(s) > maxObject {
 			k.add(fmt.Sprintf("%s.identity[%d]", path, i), "%d bytes: give at most %d", len(s), maxObject)
 		}
+	}
+	if err := c.Quirks.check(); err != nil {
+		k.add(path+".quirks", "%v", err)
 	}
 	for i := range c.Faults {
 		if err := c.Faults[i].check(); err != nil {

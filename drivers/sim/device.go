@@ -18,6 +18,7 @@ type Device struct {
 	maxBits  int
 	allowed  [functionCodes]bool
 	identity []string
+	quirks   Quirks
 
 	mu        sync.Mutex // guards last: a request sees all of another or nothing of it
 	banks     [4]bank
@@ -30,7 +31,7 @@ type Device struct {
 
 func newDevice(p *Plant, c *DeviceConfig) *Device {
 	d := &Device{name: c.Name, unit: byte(c.Unit), plant: p, delay: c.Delay, maxRegs: c.MaxRegisters, maxBits: c.MaxBits,
-		identity: slices.Clone(c.Identity)}
+		identity: slices.Clone(c.Identity), quirks: c.Quirks}
 	if d.maxRegs == 0 {
 		d.maxRegs = maxReadRegisters
 	}

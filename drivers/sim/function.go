@@ -210,6 +210,9 @@ func (d *Device) writeBits(r *request, dst []byte) ([]byte, exception) {
 	if !b.covers(r.at, r.end, true) {
 		return dst, illegalAddress
 	}
+	if r.function == 15 && d.quirks.HighBitFirst {
+		d.quirks.turn(r.data)
+	}
 	b.writeBits(r.at, r.end, r.data)
 	d.wrote()
 	d.logWrite(r, Coil, r.at, r.end, tag.Now())
@@ -245,6 +248,9 @@ func (d *Device) mask(r *request, dst []byte) ([]byte, exception) {
 	}
 	c := b.cell(r.at)
 	*c = *c&r.and | r.or&^r.and // 6.16
+	if d.quirks.MaskSpoils {
+		*c = r.or
+	}
 	d.wrote()
 	d.logWrite(r, Holding, r.at, r.end, tag.Now())
 	dst = binary.BigEndian.AppendUint16(dst, uint16(r.at))

@@ -289,6 +289,11 @@ type conversation struct {
 	answer  Answer
 	sent    time.Time // when the last answer was, on a serial line
 
+	// Of devices with quirks.
+	since    time.Time // when the conversation began
+	answered time.Time // when the last answer was
+	stuck    bool      // nothing more is heard
+
 	// Of a line that keeps its bit times.
 	alarm  *port.Alarm // nil: timers do
 	begins time.Time   // when the answer's first bit is on the line
@@ -332,6 +337,10 @@ func (c *conversation) serve(transaction uint16, unit byte, pdu, frame []byte) e
 	if c.line.plant.OnAnswer != nil {
 		c.line.plant.OnAnswer(&c.answer)
 	}
+	d.quirks.bend(answer)
+	if d.quirks.NoID {
+		transaction = 0
+	}
 	if fault.Kind != "" {
 		answer = fault.bend(answer)
 		if fault.Kind == WrongUnit {
@@ -342,13 +351,18 @@ func (c *conversation) serve(transaction uint16, unit byte, pdu, frame []byte) e
 		}
 	}
 	c.out = appendFrame(c.out[:0], c.t, transaction, unit, answer)
+	if d.quirks.CRCSwapped && c.t == rtu {
+		c.out = turnCRC(c.out)
+	}
 	if fault.Kind != "" {
 		c.out = fault.distort(c.out, frame, c.t)
 	}
 	if fault.Kind == Late {
 		return c.sendLate(slices.Clone(c.out), fault.For)
 	}
-	return c.send(c.out)
+	err := c.send(c.out)
+	c.answered = time.Now()
+	return err
 }
 
 // pause puts the answer off.
@@ -374,10 +388,20 @@ func (c *conversation) ask(d *Device, refused exception) ([]byte, Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked++
+	if !c.hears(d) {
+		return nil, Fault{Kind: Mute}
+	}
 	fault := d.fault(r.function)
+	if r.function == 43 && d.quirks.Identity {
+		fault.Kind = Reset
+	}
+	if refused == 0 {
+		refused = d.quirks.refuses(d, r)
+	}
 	var pdu []byte
 	switch fault.Kind {
 	case Mute, Reset:
+		c.stuck = d.quirks.Stuck
 		return nil, fault
 	case Exception:
 		pdu = fault.bend(append(c.pdu[:0], r.function))

@@ -96,7 +96,7 @@ func (l *Line) ServeASCII(s stream) {
 
 func (l *Line) talkRTU(s stream) {
 	defer l.leave(s)
-	c := conversation{line: l, t: rtu, peer: s, out: make([]byte, 0, 2*maxRTU)}
+	c := conversation{line: l, since: time.Now(), t: rtu, peer: s, out: make([]byte, 0, 2*maxRTU)}
 	defer c.keepTime()()
 	c.serveRTU()
 }
@@ -162,7 +162,7 @@ func (c *conversation) serveFrames(b []byte, silent bool, began time.Time) (int,
 		if n < 0 && silent {
 			n = len(rest)
 		}
-		if n <= 0 || n > len(rest) || !valid(rest[:n]) {
+		if n <= 0 || n > len(rest) || !valid(rest[:n]) && !(c.line.swapsCRC() && valid(turnCRC(rest[:n]))) {
 			return used, nil
 		}
 		if c.line.cfg.Pace {

@@ -44,7 +44,7 @@ func (l *Line) ServeTCP(conn net.Conn) {
 
 func (l *Line) talkTCP(conn net.Conn) {
 	defer l.leave(conn)
-	c := conversation{line: l, t: tcp, peer: conn, out: make([]byte, 0, 2*(mbapHeader+maxPDU))}
+	c := conversation{line: l, since: time.Now(), t: tcp, peer: conn, out: make([]byte, 0, 2*(mbapHeader+maxPDU))}
 	if errors.Is(c.serveTCP(), errReset) {
 		if t, ok := conn.(*net.TCPConn); ok {
 			t.SetLinger(0) // the close sends RST
