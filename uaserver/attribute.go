@@ -334,7 +334,11 @@ func (w *writing) gather(c *call, req *wire.WriteRequest) (waits bool) {
 	var v wire.WriteValue
 	var manager address.NodeManager // of the item before
 	var m slow                      // nil: manager is not
-	for i := 0; req.Next(&v); i++ {
+	for i := range w.items {
+		it := &w.items[i]
+		if !req.Next(&v, &it.Value) {
+			break
+		}
 		n := c.node(&v.Node)
 		if !waits && n != nil {
 			if n.Manager != manager {
@@ -343,8 +347,7 @@ func (w *writing) gather(c *call, req *wire.WriteRequest) (waits bool) {
 			}
 			waits = m != nil && m.Waits(n)
 		}
-		it := &w.items[i]
-		it.Node, it.Attribute, it.Range, it.Value = n, v.Attribute, v.Range, v.Value
+		it.Node, it.Attribute, it.Range = n, v.Attribute, v.Range
 	}
 	return waits
 }

@@ -204,7 +204,7 @@ func (d *Device) Execute(cmds []tag.Command, sink tag.Sink) {
 	now := tag.Now()
 	d = d.lock()
 	defer d.mu.Unlock()
-	d.batch = d.batch[:0]
+	batch, n := slices.Grow(d.batch[:0], len(cmds))[:len(cmds)], 0
 	for i := range cmds {
 		c := &cmds[i]
 		s := d.slot(c.Ref)
@@ -213,10 +213,14 @@ func (d *Device) Execute(cmds []tag.Command, sink tag.Sink) {
 			continue
 		}
 		if c.Status = s.store(c, now); c.Status == tag.Good {
-			d.batch = append(d.batch, s.sample)
+			// Part by part, as it was written: to be read whole it would have to arrive in memory first.
+			from, to := &s.sample, &batch[n]
+			to.Ref, to.Status, to.Value, to.At = from.Ref, from.Status, from.Value, from.At
+			n++
 		}
 	}
-	if len(d.batch) > 0 {
+	d.batch = batch[:n]
+	if n > 0 {
 		sink.Publish(d.batch)
 	}
 	d.forget()

@@ -46,6 +46,8 @@ type Series struct {
 	block    *Block        // nil: none
 	node     atomic.Pointer[Node]
 	mu       sync.Mutex // guards all below; held for copies alone
+	kind     tag.Kind   // of the readings that Publish takes; Null: any
+	shut     bool       // Publish takes none
 	last     tag.Sample // the newest
 	verified tag.Time
 	log      *log // nil: nobody wants more than the newest, as of most variables
@@ -95,18 +97,35 @@ func (s *Series) Append(v tag.Sample) {
 	s.changed()
 }
 
-// Publish takes a reading: one with another status or value than the newest sample is appended, an equal one verifies
-// that. It is Last and then Append or Verify, with the lock taken once.
-func (s *Series) Publish(v *tag.Sample) {
+// Open appends a sample, from which on Publish takes readings of one kind and those without a value; Null: of any.
+func (s *Series) Open(kind tag.Kind, v tag.Sample) { s.turn(kind, false, v) }
+
+// Shut appends a sample, from which on Publish takes no reading until Open.
+func (s *Series) Shut(v tag.Sample) { s.turn(tag.Null, true, v) }
+
+func (s *Series) turn(kind tag.Kind, shut bool, v tag.Sample) {
 	s.mu.Lock()
-	if s.head.Load() > 0 && s.last.Status == v.Status && s.last.Value.Equal(v.Value) {
-		s.verified = v.At
-		s.mu.Unlock()
-		return
-	}
-	s.append(v)
+	s.kind, s.shut = kind, shut
+	s.append(&v)
 	s.mu.Unlock()
 	s.changed()
+}
+
+// Publish takes a reading: one with another status or value than the newest sample is appended, an equal one verifies
+// that, and one that is not taken now (see Open and Shut) is passed over.
+func (s *Series) Publish(v *tag.Sample) {
+	s.mu.Lock()
+	switch {
+	case s.shut, s.kind != tag.Null && s.kind != v.Value.Kind() && !v.Value.IsNull():
+	case s.head.Load() > 0 && s.last.Status == v.Status && s.last.Value.Equal(v.Value):
+		s.verified = v.At
+	default:
+		s.append(v)
+		s.mu.Unlock()
+		s.changed()
+		return
+	}
+	s.mu.Unlock()
 }
 
 // append adds a sample. Call it with mu held, and changed afterwards.

@@ -246,3 +246,31 @@ func BenchmarkSeriesAppend(b *testing.B) {
 		s.Append(numbered(i))
 	}
 }
+
+// TestPublishTakesOneKind: readings of another kind, and those that come while the Series is shut, leave no trace.
+func TestPublishTakesOneKind(t *testing.T) {
+	s := NewBlock(nil).New(nil)
+	head := func(step string, want uint64, value tag.Value, verified tag.Time) {
+		t.Helper()
+		last, at, _ := s.Last()
+		if s.Head() != want || !last.Value.Equal(value) || at != verified {
+			t.Errorf("%s: head %d, %v, verified %v; want %d, %v, %v", step, s.Head(), last.Value, at, want, value, verified)
+		}
+	}
+	s.Open(tag.Int32, tag.Sample{Status: tag.BadWaitingForInitialData, At: 1})
+	s.Publish(&tag.Sample{Value: tag.Of(1.5), At: 2})
+	head("of another kind", 1, tag.Value{}, 1)
+	s.Publish(&tag.Sample{Value: tag.Of(int32(7)), At: 3})
+	head("of its kind", 2, tag.Of(int32(7)), 3)
+	s.Publish(&tag.Sample{Value: tag.Of(int32(7)), At: 4})
+	head("again", 2, tag.Of(int32(7)), 4)
+	s.Publish(&tag.Sample{Status: tag.BadNoCommunication, At: 5})
+	head("without a value", 3, tag.Value{}, 5)
+	s.Shut(tag.Sample{Status: tag.BadNodeIDUnknown, At: 6})
+	s.Publish(&tag.Sample{Value: tag.Of(int32(8)), At: 7})
+	s.Publish(&tag.Sample{Status: tag.BadNodeIDUnknown, At: 8})
+	head("shut", 4, tag.Value{}, 6)
+	s.Open(tag.Null, tag.Sample{Status: tag.BadWaitingForInitialData, At: 9})
+	s.Publish(&tag.Sample{Value: tag.Of("any"), At: 10})
+	head("of any kind", 6, tag.Of("any"), 10)
+}

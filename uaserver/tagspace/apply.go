@@ -120,9 +120,8 @@ func (e *edit) tags(g *group, p *part, replaced map[wire.NodeID]bool) {
 		sl, n := &e.next.slots[t.ref-1], p.tags[i]
 		if sl.cell == nil {
 			sl.cell, cells = &cells[0], cells[1:]
-			sl.kind = t.def.Kind
 			sl.series.Init(block, n)
-			sl.series.Append(tag.Sample{Ref: t.ref, Status: tag.BadWaitingForInitialData, At: e.now})
+			sl.series.Open(t.def.Kind, tag.Sample{Ref: t.ref, Status: tag.BadWaitingForInitialData, At: e.now})
 			continue
 		}
 		was := e.space.slot(t.ref)
@@ -174,18 +173,11 @@ func (e *edit) tell() {
 		e.next.slots[ref-1].series.Bind(n)
 	}
 	for _, ref := range e.gone {
-		c := e.next.slots[ref-1].cell
-		c.mu.Lock()
-		c.gone = true
-		c.series.Append(tag.Sample{Ref: ref, Status: tag.BadNodeIDUnknown, At: e.now})
-		c.mu.Unlock()
+		e.next.slots[ref-1].series.Shut(tag.Sample{Ref: ref, Status: tag.BadNodeIDUnknown, At: e.now})
 	}
 	for _, ref := range e.reborn {
 		sl := &e.next.slots[ref-1]
-		sl.mu.Lock()
-		sl.gone, sl.kind = false, sl.def.Kind
-		sl.series.Append(tag.Sample{Ref: ref, Status: tag.BadWaitingForInitialData, At: e.now})
-		sl.mu.Unlock()
+		sl.series.Open(sl.def.Kind, tag.Sample{Ref: ref, Status: tag.BadWaitingForInitialData, At: e.now})
 	}
 }
 

@@ -67,10 +67,7 @@ type slot struct {
 
 // cell is the values of all tags that ever have one name.
 type cell struct {
-	mu     sync.Mutex // guards kind and gone; held from comparing a reading with the last one to appending it
-	gone   bool       // no tag has the name now: readings come from a device on its way out
-	kind   tag.Kind   // of its readings
-	series address.Series
+	series address.Series // shut while no tag has the name: readings come from a device on its way out
 }
 
 // New adds the nodes of the tags and devices to the address space. Every tag starts as BadWaitingForInitialData.
@@ -128,11 +125,7 @@ func (sl *slot) publish(v *tag.Sample) {
 	if v.Status.IsBad() && !v.Value.IsNull() {
 		v = &tag.Sample{Ref: v.Ref, Status: v.Status, At: v.At} // nobody is to take its value for a reading
 	}
-	sl.mu.Lock()
-	if !sl.gone && (sl.kind == v.Value.Kind() || v.Value.IsNull()) {
-		sl.series.Publish(v)
-	}
-	sl.mu.Unlock()
+	sl.series.Publish(v)
 }
 
 // Last is the newest reading of a tag and when it was verified; false if there is no such tag.

@@ -96,8 +96,9 @@ var hot = []struct {
 	{"WriteRequest", 100, func() {
 		r := NewReader(writes)
 		v := r.WriteRequest()
-		for i := (WriteValue{}); v.Next(&i); {
-			sink.n += i.Value.Value.Bits()
+		var d DataValue
+		for i := (WriteValue{}); v.Next(&i, &d); {
+			sink.n += d.Value.Bits()
 		}
 	}},
 	{"CreateMonitoredItemsRequest", 100, func() {

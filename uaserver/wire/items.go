@@ -117,12 +117,11 @@ func plainNodeID(b []byte, id *NodeID) []byte {
 // length is the length at the beginning of a text, of bytes, or of an array; negative is null.
 func length(b []byte) int { return int(int32(binary.LittleEndian.Uint32(b))) }
 
-// WriteValue is one attribute to write (Part 4, 5.11.4). Value owns its memory; the rest aliases the buffer.
+// WriteValue is one attribute to write (Part 4, 5.11.4), without its value. It aliases the buffer.
 type WriteValue struct {
 	Node      NodeID
 	Attribute ua.AttributeID
 	Range     string // IndexRange; "" is all
-	Value     DataValue
 }
 
 // WriteRequest is a view of Write (Part 4, 5.11.4).
@@ -139,27 +138,27 @@ func (r *Reader) WriteRequest() (v WriteRequest) {
 	return v
 }
 
-// Next reads the next value to write; false: there is none, or the Reader has an error. A value that is text, bytes or
-// an array is copied.
-func (v *WriteRequest) Next(w *WriteValue) bool {
+// Next reads the next value to write into w and d; false: there is none, or the Reader has an error. A value that is
+// text, bytes or an array is copied. It goes to where it is to stay: copying it later, whole, waits for its parts.
+func (v *WriteRequest) Next(w *WriteValue, d *DataValue) bool {
 	if v.left == 0 {
 		return false
 	}
 	v.left--
 	r := v.items
-	if r.plainWriteValue(w) {
+	if r.plainWriteValue(w, d) {
 		return true
 	}
 	w.Node = r.NodeID()
 	w.Attribute = ua.AttributeID(r.Uint32())
 	w.Range = r.String()
-	w.Value = r.DataValue()
+	*d = r.DataValue()
 	return r.err == nil
 }
 
 // plainWriteValue reads a WriteValue of one number without a range, status and times; false: it is another, or there is
 // none, and nothing was read.
-func (r *Reader) plainWriteValue(w *WriteValue) bool {
+func (r *Reader) plainWriteValue(w *WriteValue, d *DataValue) bool {
 	const head = 4 + 4 + 1 + 1 // behind the NodeId: attribute, no range, what the DataValue has, the Variant's kind
 	b := plainNodeID(r.b[r.off:], &w.Node)
 	if len(b) < head {
@@ -175,7 +174,7 @@ func (r *Reader) plainWriteValue(w *WriteValue) bool {
 	}
 	w.Attribute = ua.AttributeID(binary.LittleEndian.Uint32(h[:]))
 	w.Range = ""
-	d := &w.Value // part by part: a literal would be made elsewhere and then copied
+	// Part by part: a literal would be made elsewhere and then copied.
 	d.Value, d.Status, d.Source, d.Server, d.Mask = v, 0, 0, 0, HasValue
 	r.off = len(r.b) - len(b) + head + n
 	return true

@@ -34,8 +34,9 @@ var views = []struct {
 	{id.WriteRequest_Encoding_DefaultBinary, func(r *Reader) []string {
 		v := r.WriteRequest()
 		out := []string{fmt.Sprint(v.N)}
-		for i := (WriteValue{}); v.Next(&i); {
-			out = append(out, fmt.Sprintf("%v %d %q %x %v", i.Node, i.Attribute, i.Range, AppendVariant(nil, i.Value.Value), ua.StatusCode(i.Value.Status)))
+		var d DataValue
+		for i := (WriteValue{}); v.Next(&i, &d); {
+			out = append(out, fmt.Sprintf("%v %d %q %x %v", i.Node, i.Attribute, i.Range, AppendVariant(nil, d.Value), ua.StatusCode(d.Status)))
 		}
 		return out
 	}, func(m any) []string {
