@@ -131,7 +131,7 @@ func (b *bench) startOwn(ctx context.Context) (stop func(), err error) {
 			return nil, err
 		}
 	}
-	s, err := startServer(ctx, b.cfg.Program, b.site(false))
+	s, err := startServer(ctx, b.cfg.Program, b.site(b.plant != nil))
 	if err != nil {
 		if b.plant != nil {
 			b.plant.close()

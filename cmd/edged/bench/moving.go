@@ -42,15 +42,19 @@ func (b *bench) newMoving(ctx context.Context) (*moving, error) {
 }
 
 // ahead reports whether the values move before the measured part begins.
-func (m *moving) ahead() bool { return m.plant != nil || m.watch.mover == byServer }
+func (m *moving) ahead() bool { return m.plant == nil && m.watch.mover == byServer }
 
-// start has the values change until to. Those of two-way count from from on.
-func (m *moving) start(ctx context.Context, from, to time.Time) {
+// onward reports whether they still move when it has ended.
+func (m *moving) onward() bool { return m.plant != nil || m.watch.mover == byServer }
+
+// start has the values change until to. Those of two-way count from from on. A simulated device moves all the time: the
+// gateway, which had polled it once, begins to poll.
+func (m *moving) start(ctx context.Context, from, to time.Time) error {
 	if m.plant != nil {
-		m.plant.mark()
+		return m.b.own.reload(m.b.site(false))
 	}
 	if m.writer == nil {
-		return
+		return nil
 	}
 	m.writer.from = from
 	stop := context.AfterFunc(ctx, func() { m.writer.c.sock.Close() })
@@ -58,6 +62,7 @@ func (m *moving) start(ctx context.Context, from, to time.Time) {
 		defer stop()
 		m.writer.run(to)
 	})
+	return nil
 }
 
 // wait waits for the answer to the last Write.
@@ -69,11 +74,14 @@ func (m *moving) wait() error {
 	return nil
 }
 
-// halt stops what the server moves by itself, where it is a gateway of its own.
-func (m *moving) halt() error {
+// halt stops what the server moves by itself, where it is a gateway of its own. A simulated device goes on, and the
+// Subscriptions are deleted, once what was told until now has been published: so both sides' counts are of the same time.
+func (m *moving) halt(ctx context.Context, k *crew) error {
 	m.halted = time.Now()
 	if m.plant != nil {
 		m.plant.mark()
+		pause(ctx, m.b.quiet())
+		k.tally.quitting.Store(true)
 		return nil
 	}
 	if m.watch.mover == byServer && m.b.own != nil {
@@ -84,7 +92,10 @@ func (m *moving) halt() error {
 
 // complete reports whether nothing more can come, or nothing more is waited for.
 func (m *moving) complete(k *crew) bool {
-	if m.plant != nil || m.watch.mover == byServer && m.b.own == nil {
+	if m.plant != nil {
+		return k.tally.quit.Load() == uint64(len(k.subs))
+	}
+	if m.watch.mover == byServer && m.b.own == nil {
 		// Values move on: those of the measured time have been published by then.
 		return time.Since(m.halted) > m.b.quiet()
 	}

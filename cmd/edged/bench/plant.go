@@ -35,15 +35,20 @@ type history []uint32
 
 // The device is polled this often in a step of its counters, at most once in leastPoll.
 const (
-	polls     = 5
+	polls     = 10
 	leastPoll = 5 * time.Millisecond
 )
 
 // widths are how many registers a value takes.
 var widths = map[tag.Kind]int{tag.Int16: 1, tag.Uint16: 1, tag.Int32: 2, tag.Uint32: 2, tag.Int64: 4, tag.Uint64: 4}
 
-// poll is how often the gateway asks.
-func (b *bench) poll() time.Duration { return max(leastPoll, b.load.watch.pause/polls) }
+// poll is how often the gateway asks: once and no more, where values are to stand still.
+func (b *bench) poll(still bool) time.Duration {
+	if still {
+		return time.Hour
+	}
+	return max(leastPoll, b.load.watch.pause/polls)
+}
 
 // newPlant starts the device.
 func (b *bench) newPlant() (*plant, error) {

@@ -72,7 +72,7 @@ func (b *bench) site(still bool) string {
 	if b.plant == nil {
 		s.WriteString("    driver: memory\n")
 	} else {
-		fmt.Fprintf(&s, "    driver: modbus\n    bus: field\n    unit: 1\n    poll: %v\n", b.poll())
+		fmt.Fprintf(&s, "    driver: modbus\n    bus: field\n    unit: 1\n    poll: %v\n", b.poll(still))
 	}
 	s.WriteString("    tags:\n")
 	for i, g := range b.groups() {

@@ -28,6 +28,8 @@ type tally struct {
 	again    atomic.Uint64 // notifications of the number before, beside initial ones
 	overflow atomic.Uint64 // notifications with the Overflow bit
 	begun    atomic.Uint64 // items with their initial value
+	quitting atomic.Bool   // no more notifications are wanted
+	quit     atomic.Uint64 // sessions that get none any more
 	messages atomic.Uint64
 
 	mu     sync.Mutex // guards all below
@@ -64,6 +66,7 @@ type subscriber struct {
 	publish *request // without acknowledgements
 	head    int      // bytes of it before them
 	ending  *atomic.Bool
+	gone    bool // its Subscriptions
 
 	// Of the message at hand.
 	now                             tag.Time
@@ -228,11 +231,21 @@ func (s *subscriber) run() {
 
 // take counts what an answer to a Publish request holds, and queues the next one.
 func (s *subscriber) take(b []byte, now time.Time) error {
+	if s.tally.quitting.Load() && !s.gone {
+		s.quit(now)
+	}
+	if _, code, err := answered(b, id.DeleteSubscriptionsResponse_Encoding_DefaultBinary); err == nil && code == 0 {
+		s.tally.quit.Add(1)
+		return nil
+	}
 	b, code, err := answered(b, s.publish.answer)
 	if err != nil {
 		return err
 	}
 	if code&severe != 0 {
+		if s.gone && code == ua.StatusBadNoSubscription {
+			return nil
+		}
 		if code == ua.StatusBadTimeout || code == ua.StatusBadTooManyPublishRequests {
 			s.ask(0, 0, now)
 		}
@@ -257,6 +270,18 @@ func (s *subscriber) take(b []byte, now time.Time) error {
 		err = fmt.Errorf("%d notifications of no item, or without a value: the last is %w", s.foreign, s.code)
 	}
 	return err
+}
+
+// quit deletes the Subscriptions (Part 4, 5.14.8). What is under way arrives.
+func (s *subscriber) quit(now time.Time) {
+	s.gone = true
+	q := begin(s.c.session, id.DeleteSubscriptionsRequest_Encoding_DefaultBinary, id.DeleteSubscriptionsResponse_Encoding_DefaultBinary)
+	b := wire.AppendUint32(q.body, uint32(len(s.subs)))
+	for _, sub := range s.subs {
+		b = wire.AppendUint32(b, sub)
+	}
+	q.body = b
+	s.c.queue(q, now)
 }
 
 // message counts the notifications of a message, and how late they are: each, or the first alone.

@@ -286,7 +286,9 @@ func (k *crew) measure(ctx context.Context, m *moving) (*watched, error) {
 	r := &watched{watching: b.load.watch, own: b.own != nil, seconds: b.cfg.Duration.Seconds()}
 	warm := time.Now().Add(b.cfg.Warmup)
 	if m.ahead() {
-		m.start(ctx, warm, warm.Add(b.cfg.Duration))
+		if err := m.start(ctx, warm, warm.Add(b.cfg.Duration)); err != nil {
+			return nil, err
+		}
 	}
 	r.before = b.probe.at(ctx, warm, true)
 	from := time.Now()
@@ -295,23 +297,25 @@ func (k *crew) measure(ctx context.Context, m *moving) (*watched, error) {
 	before := k.tally.received.Load()
 	if !m.ahead() {
 		before = 0 // initial values count
-		m.start(ctx, from, to)
+		if err := m.start(ctx, from, to); err != nil {
+			return nil, err
+		}
 	}
 	pause(ctx, time.Until(to))
 	err := m.wait()
-	if m.ahead() {
+	if m.onward() {
 		r.after = b.probe.at(ctx, time.Now(), false)
 		r.counted = k.tally.received.Load() - before
 	}
 	if err == nil {
-		err = m.halt()
+		err = m.halt(ctx, k)
 	}
 	if err != nil {
 		return nil, err
 	}
 	r.drain = k.drainUntil(ctx, func() bool { return m.complete(k) })
 	r.final = b.probe.at(ctx, time.Now(), false)
-	if !m.ahead() {
+	if !m.onward() {
 		r.after, r.counted = r.final, k.tally.received.Load()-before
 	}
 	r.received = k.tally.received.Load() - before

@@ -69,7 +69,7 @@ func TestPlant(t *testing.T) {
 	}
 	defer p.close()
 	if site := siteOf(b, p); !strings.Contains(site, `{name: "int64_{n}", repeat: 100, type: int64, address: "holding:300"}`) ||
-		!strings.Contains(site, "poll: 30ms") || !strings.Contains(site, p.sim.Lines()[0].URL()) {
+		!strings.Contains(site, "poll: 15ms") || !strings.Contains(site, p.sim.Lines()[0].URL()) {
 		t.Errorf("site file:\n%s", site)
 	}
 	// Registers 0 to 3 are Int16, 100 to 103 are two Int32.
