@@ -2,6 +2,7 @@ package uaserver
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"log/slog"
 	"net"
@@ -164,34 +165,49 @@ func (s *Server) anonymous() (*identity, *login, ua.StatusCode) {
 type login struct {
 	user   string
 	secret []byte
+	sealed bool   // secret is an RsaEncryptedSecret
 	policy string // by which it is encrypted
 	nonce  []byte // the server's, which the secret has to hold
 }
 
-// userName checks the form of a token (Part 4, 7.40.4). A password in clear text is refused everywhere.
+// userName checks the form of a token (Part 4, 7.40.4). The secret comes in the format of old, with the algorithm, or as an
+// EncryptedSecret, which names its policy itself. A password in clear text is refused everywhere.
 func (s *Server) userName(t *ua.UserNameIdentityToken, nonce []byte) (*identity, *login, ua.StatusCode) {
 	policy := s.tokenPolicy(userNamePolicy, t.PolicyID)
-	if policy == "" || t.UserName == "" || len(t.UserName) > maxName || t.EncryptionAlgorithm != channel.SecretAlgorithm(policy) {
+	sealed := t.EncryptionAlgorithm == "" && channel.IsEncryptedSecret(t.Password)
+	if policy == "" || t.UserName == "" || len(t.UserName) > maxName || !sealed && t.EncryptionAlgorithm != channel.SecretAlgorithm(policy) {
 		return nil, nil, ua.StatusBadIdentityTokenInvalid
 	}
-	return nil, &login{user: t.UserName, secret: t.Password, policy: policy, nonce: nonce}, ua.StatusGood
+	return nil, &login{user: t.UserName, secret: t.Password, sealed: sealed, policy: policy, nonce: nonce}, ua.StatusGood
 }
 
 // check finds the user of a login. Whatever is wrong with it takes the same time and is answered alike: a secret that
 // cannot be decrypted is checked as a wrong password.
 func (s *Server) check(ctx context.Context, ch *channel.Channel, l *login) (*identity, error) {
-	var password []byte
-	if secret, err := ch.Decrypt(l.policy, l.secret); err == nil {
-		if p, ok := session.PasswordOf(secret, l.nonce); ok {
-			password = p
-		}
-	}
+	password := l.password(ch)
 	u, _ := s.access.Load().byName(l.user)
 	err := s.door.Try(ctx, &session.Attempt{User: l.user, Hash: u.Password, Password: password, From: origins(ch)})
 	if err != nil {
 		return nil, err
 	}
 	return &identity{by: byName, user: u.Name, rights: u.Rights}, nil
+}
+
+// password is what the secret holds, or nil where it cannot be read or is not for this session.
+func (l *login) password(ch *channel.Channel) []byte {
+	if l.sealed {
+		secret, nonce, err := ch.DecryptSecret(l.policy, l.secret)
+		if err != nil || len(l.nonce) == 0 || subtle.ConstantTimeCompare(nonce, l.nonce) != 1 {
+			return nil
+		}
+		return secret
+	}
+	secret, err := ch.Decrypt(l.policy, l.secret)
+	if err != nil {
+		return nil
+	}
+	password, _ := session.PasswordOf(secret, l.nonce)
+	return password
 }
 
 // origins are where a log-in comes from: a trusted certificate, or else the address. Of an address all certificates

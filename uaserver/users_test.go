@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha1"
@@ -125,6 +128,35 @@ func (f *fixture) nameToken(p *peer, user, password string) *ua.UserNameIdentity
 	}
 }
 
+// sealedToken is a token whose password is in an RsaEncryptedSecret of Basic256Sha256 (Part 4, 7.40.2.3).
+func (f *fixture) sealedToken(p *peer, user, password string, nonce []byte) *ua.UserNameIdentityToken {
+	p.t.Helper()
+	bytesOf := func(dst, b []byte) []byte { return append(binary.LittleEndian.AppendUint32(dst, uint32(len(b))), b...) }
+	signing, encrypting, iv := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32), bytes.Repeat([]byte{3}, 16)
+	keyData, err := rsa.EncryptOAEP(sha1.New(), rand.Reader, &f.own.Key().PublicKey, bytesOf(bytesOf(bytesOf(nil, signing), encrypting), iv), nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	payload := bytesOf(bytesOf(nil, nonce), []byte(password))
+	pad := (16 - (len(payload)+2)%16) % 16
+	payload = binary.LittleEndian.AppendUint16(append(payload, bytes.Repeat([]byte{byte(pad)}, pad)...), uint16(pad))
+	block, err := aes.NewCipher(encrypting)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cipher.NewCBCEncrypter(block, iv).CryptBlocks(payload, payload)
+	print := f.own.Thumbprint()
+	rest := bytesOf(bytesOf(nil, []byte(ua.SecurityPolicyURIBasic256Sha256)), print[:])
+	rest = binary.LittleEndian.AppendUint64(rest, 0) // when it was signed
+	rest = append(binary.LittleEndian.AppendUint16(rest, uint16(len(keyData))), keyData...)
+	rest = append(rest, payload...)
+	b := []byte{1, 0, 0x89, 0x44, 1} // i=17545, a binary body
+	b = append(binary.LittleEndian.AppendUint32(b, uint32(len(rest)+32)), rest...)
+	mac := hmac.New(sha256.New, signing)
+	mac.Write(b)
+	return &ua.UserNameIdentityToken{PolicyID: userNamePolicy + "Basic256Sha256", UserName: user, Password: mac.Sum(b)}
+}
+
 func TestUserNames(t *testing.T) {
 	var f *fixture
 	const right = "open sesame"
@@ -141,6 +173,15 @@ func TestUserNames(t *testing.T) {
 			tk.Password = seal(t, f.own, sha256.New(), right, p.nonce)
 			return tk
 		}, ua.StatusGood},
+		{"7.40.2.3 an EncryptedSecret", func(p *peer) any { return f.sealedToken(p, "anna", right, p.nonce) }, ua.StatusGood},
+		{"7.40.2.3 an EncryptedSecret with a wrong password", func(p *peer) any { return f.sealedToken(p, "anna", "open", p.nonce) }, ua.StatusBadIdentityTokenRejected},
+		{"7.40.2.4 an EncryptedSecret that was sent before", func(p *peer) any { return f.sealedToken(p, "anna", right, stale) }, ua.StatusBadIdentityTokenRejected},
+		{"7.40.2.4 an EncryptedSecret without a nonce", func(p *peer) any { return f.sealedToken(p, "anna", right, nil) }, ua.StatusBadIdentityTokenRejected},
+		{"7.40.2.3 half an EncryptedSecret", func(p *peer) any {
+			tk := f.sealedToken(p, "anna", right, p.nonce)
+			tk.Password = tk.Password[:len(tk.Password)/2]
+			return tk
+		}, ua.StatusBadIdentityTokenRejected},
 		{"C6 wrong password", func(p *peer) any { return f.nameToken(p, "anna", "open") }, ua.StatusBadIdentityTokenRejected},
 		{"C6 empty password", func(p *peer) any { return f.nameToken(p, "anna", "") }, ua.StatusBadIdentityTokenRejected},
 		{"C6 unknown user", func(p *peer) any { return f.nameToken(p, "eve", right) }, ua.StatusBadIdentityTokenRejected},
