@@ -217,7 +217,43 @@ func New(cfg Config) (*Server, error) {
 		s.engine.Close()
 		return nil, err
 	}
+	if w, ok := cfg.Trust.(changing); ok {
+		s.waiting.Go(func() { s.watchTrust(w) })
+	}
 	return s, nil
+}
+
+// changing is a Trust that tells when it may refuse whom it took before.
+type changing interface{ Changes() uint64 }
+
+// trustEvery is how often a Trust is asked whether it has changed.
+const trustEvery = time.Second
+
+// watchTrust ends channels and sessions of clients whose certificates are taken no more, until the Server stops.
+func (s *Server) watchTrust(t changing) {
+	every := time.NewTicker(trustEvery)
+	defer every.Stop()
+	seen := t.Changes()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-every.C:
+		}
+		now := t.Changes()
+		if now == seen {
+			continue
+		}
+		seen = now
+		for _, ch := range s.channels.CheckTrust() {
+			s.mu.Lock()
+			clients := slices.Clone(s.bound[ch])
+			s.mu.Unlock()
+			for _, c := range clients {
+				s.sessions.Distrust(c.Session)
+			}
+		}
+	}
 }
 
 // Serve accepts connections until Shutdown, and then returns ErrStopped. It may be called for several listeners.

@@ -155,6 +155,70 @@ func TestTrustWithoutRestart(t *testing.T) {
 	}
 }
 
+// TestTrustThatEnds: a client whose certificate is rejected or revoked while it is connected loses channel and session soon,
+// and is told why; others go on.
+func TestTrustThatEnds(t *testing.T) {
+	f, dir := trusting(t)
+	root := uatest.NewIdentity(t, uatest.Key(t, 2048, 2), nil, func(c *x509.Certificate) {
+		c.Subject, c.IsCA = pkix.Name{CommonName: "root"}, true
+		c.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	})
+	between := uatest.NewIdentity(t, uatest.Key(t, 2048, 0), root, func(c *x509.Certificate) {
+		c.Subject, c.IsCA = pkix.Name{CommonName: "between"}, true
+		c.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	})
+	alone, issued := uatest.ClientIdentity(t), uatest.NewIdentity(t, uatest.Key(t, 2048, 1), root, nil)
+	deep := uatest.NewIdentity(t, uatest.Key(t, 2048, 1), between, nil)
+	chained := *deep // sends its issuer, which no folder has
+	chained.DER = append(bytes.Clone(deep.DER), between.DER...)
+	for name, id := range map[string]*uatest.Identity{"root": root, "alone": alone} {
+		put(t, dir, "trusted", name, id.DER)
+	}
+	enter := func(id *uatest.Identity) *peer {
+		t.Helper()
+		p, code := f.enter(t, id, nil, nil)
+		if code != ua.StatusGood {
+			t.Fatal(code)
+		}
+		return p
+	}
+	one, two, three := enter(alone), enter(issued), enter(&chained)
+	told := func(p *peer) ua.StatusCode { // in a Publish that waits, or at the end of the connection
+		var e *uatest.Error
+		if _, err := p.Receive(); errors.As(err, &e) {
+			return e.Code
+		} else if err != nil {
+			t.Error(err)
+		}
+		return ua.StatusGood
+	}
+	if _, err := pki.Move(dir, pki.ThumbprintOf(alone.DER).String(), pki.TrustedFolder, pki.RejectedFolder); err != nil {
+		t.Fatal(err)
+	}
+	if code := told(one); code != ua.StatusBadSecurityChecksFailed {
+		t.Errorf("C9 rejected: %v", code)
+	}
+	list, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
+		Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: time.Now().Add(time.Hour),
+		RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: issued.Cert.SerialNumber, RevocationTime: time.Now()}},
+	}, root.Cert, root.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, "issuers", "root.crl", list)
+	if code := told(two); code != ua.StatusBadCertificateRevoked {
+		t.Errorf("6.1.3 revoked: %v", code)
+	}
+	for end := time.Now().Add(20 * time.Second); f.Stats().Sessions.Current != 1; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d sessions, want one", f.Stats().Sessions.Current)
+		}
+	}
+	if r := three.read(&ua.ReadRequest{NodesToRead: []*ua.ReadValueID{value(ua.NewNumericNodeID(0, 2259))}}); r[0].Status != ua.StatusOK {
+		t.Errorf("another client reads %v", r[0].Status)
+	}
+}
+
 // TestURLsThatNobodyConfigured is C8: whatever a client calls the server, it gets in, and is told the name that it used.
 func TestURLsThatNobodyConfigured(t *testing.T) {
 	f, dir := trusting(t)

@@ -26,6 +26,7 @@ type Channel struct {
 	number uint64     // order of arrival
 	began  time.Time
 
+	opened  bool        // guarded by s.mu; what is set by the read goroutine is there for all
 	trusted atomic.Bool // it has an activated session
 	closing atomic.Bool // set with out.mu held; nothing more is read or answered
 
@@ -36,6 +37,7 @@ type Channel struct {
 	mode        ua.MessageSecurityMode
 	own         *pki.Own // the gateway's certificate, as it was when the channel was opened; nil: it has none
 	certificate []byte   // the client's own
+	issuers     []byte   // of it, as the client sent them; nil: none
 	chunk       int      // bytes of a chunk that we send
 	body        int      // bytes of a message in such a chunk
 	maxMessage  int      // bytes of a response that the client takes; 0: no limit

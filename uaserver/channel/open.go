@@ -32,6 +32,7 @@ type openRequest struct {
 	policy      *policy
 	own         *pki.Own // nil: there is none
 	certificate []byte
+	issuers     []byte
 	asymmetric  *asymmetric // nil with policy None
 	seq, id     uint32
 	handle      uint32
@@ -72,11 +73,14 @@ func (c *Channel) open(b []byte) error {
 		c.in.expire = t.end()
 		return c.sendOpen(&q, t, nonce)
 	}
-	c.policy, c.mode, c.own, c.certificate = q.policy, q.mode, q.own, q.certificate
+	c.policy, c.mode, c.own, c.certificate, c.issuers = q.policy, q.mode, q.own, q.certificate, q.issuers
 	c.body = c.policy.bodySize(c.chunk, c.mode)
 	c.in.token = t
 	c.in.expire = t.end()
 	c.id = c.s.nextID()
+	c.s.mu.Lock()
+	c.opened = true
+	c.s.mu.Unlock()
 	level := slog.LevelInfo
 	if q.certificate == nil {
 		level = slog.LevelDebug // anybody can open one; the log is not theirs to fill
@@ -141,6 +145,9 @@ func (c *Channel) openCertificate(b []byte, q *openRequest) error {
 	}
 	if q.certificate = c.certificate; c.id == 0 {
 		q.certificate = bytes.Clone(chain[0].Raw)
+		for _, issuer := range chain[1:] {
+			q.issuers = append(q.issuers, issuer.Raw...)
+		}
 	}
 	peer, ok := chain[0].PublicKey.(*rsa.PublicKey)
 	if !ok {

@@ -247,6 +247,36 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// CheckTrust asks Config.Trust about the certificates of all channels again, which they are asked about at each renewal
+// anyway, and ends the channels of those that are refused now. It returns them.
+func (s *Server) CheckTrust() (ended []*Channel) {
+	if s.cfg.Trust == nil {
+		return nil
+	}
+	var secured []*Channel
+	s.mu.Lock()
+	for c := range s.channels {
+		if c.opened && c.certificate != nil {
+			secured = append(secured, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range secured {
+		chain, err := pki.Parse(slices.Concat(c.certificate, c.issuers))
+		if err == nil {
+			err = s.cfg.Trust.Check(chain, c.policy.strength, time.Now())
+		}
+		if err == nil || c.closing.Load() {
+			continue
+		}
+		f := untrusted(err)
+		c.log().Warn("channel ended: its client's certificate is taken no more", "channel", c.id, "code", codeName(f.code), "reason", f.Error())
+		c.end(f)
+		ended = append(ended, c)
+	}
+	return ended
+}
+
 // private runs a private key operation beside the read goroutine.
 func (s *Server) private(f func() error) error {
 	return aside(func() error { return s.inTurn(f) })

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +44,7 @@ type lists struct {
 	changed [2]time.Time     // of the folders
 	looked  time.Time        // zero: never
 	took    time.Duration    // the last look
+	changes uint64           // looks that found other files than the one before
 
 	trust       map[Thumbprint]*x509.Certificate // what lies in trusted
 	authorities map[string][]*x509.Certificate   // of both folders, by raw subject
@@ -80,6 +82,9 @@ func (l *lists) refresh(now time.Time) error {
 		if err := l.look(dir, i == 0, now, files); err != nil {
 			return err
 		}
+	}
+	if !maps.Equal(l.files, files) {
+		l.changes++
 	}
 	l.files, l.changed, l.looked, l.took = files, changed, now, time.Since(now)
 	l.index()

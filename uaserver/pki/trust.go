@@ -79,6 +79,17 @@ func OpenFolder(dir string, log *slog.Logger) (*Folder, error) {
 	return f, nil
 }
 
+// Changes looks at the folders and counts how often other files were found there than before: where it has grown, who was
+// trusted may be so no more.
+func (f *Folder) Changes() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.lists.refresh(time.Now()); err != nil {
+		f.log.Error("trusted certificates: folder cannot be read", "error", err)
+	}
+	return f.lists.changes
+}
+
 // Check trusts a certificate that is in the folder, or whose issuer is. The steps are those of Part 4, 6.1.3, in its
 // order; a host name is the client's to check, and the application URI is compared when a session is created. A
 // certificate that is trusted by itself needs no complete chain, but where its issuers are at hand they are checked.

@@ -32,15 +32,16 @@ type Reason uint8
 
 // The reasons.
 const (
-	Closed   Reason = iota // CloseSession
-	TimedOut               // no request within its time-out
-	Evicted                // never activated, when another client needed the place
-	Replaced               // its connection was gone, and another client needed the place
-	Shutdown               // the server stops
-	Revoked                // its user may no longer log in
+	Closed     Reason = iota // CloseSession
+	TimedOut                 // no request within its time-out
+	Evicted                  // never activated, when another client needed the place
+	Replaced                 // its connection was gone, and another client needed the place
+	Shutdown                 // the server stops
+	Revoked                  // its user may no longer log in
+	Distrusted               // its client's certificate is taken no more
 )
 
-var reasonNames = [...]string{"closed", "timed out", "never activated", "replaced", "shutdown", "its user may no longer log in"}
+var reasonNames = [...]string{"closed", "timed out", "never activated", "replaced", "shutdown", "its user may no longer log in", "its client's certificate is taken no more"}
 
 // String is the reason as a log shows it.
 func (r Reason) String() string { return reasonNames[r] }
@@ -270,6 +271,9 @@ func (t *Set) Close(s *Session, deleteSubscriptions bool) { t.close(s, Closed, d
 
 // Revoke ends a session, with its subscriptions, because its user may no longer log in.
 func (t *Set) Revoke(s *Session) { t.close(s, Revoked, true) }
+
+// Distrust ends a session, with its subscriptions, because its client's certificate is taken no more.
+func (t *Set) Distrust(s *Session) { t.close(s, Distrusted, true) }
 
 func (t *Set) close(s *Session, why Reason, deleteSubscriptions bool) {
 	t.mu.Lock()
