@@ -3,6 +3,7 @@ package uaserver
 import (
 	"context"
 	"crypto/subtle"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
@@ -35,6 +36,15 @@ type Users interface {
 	ByName(name string) (User, bool)
 	// ByCertificate finds the user of a certificate.
 	ByCertificate(thumbprint pki.Thumbprint) (User, bool)
+	// ByCommonName finds a user who may log in with any certificate of his name that UserTrust trusts.
+	ByCommonName(name string) (User, bool)
+}
+
+// UserTrust decides about the certificates of users.
+type UserTrust interface {
+	pki.Trust
+	// CheckNamed checks one that a user has by its thumbprint, and that so is trusted.
+	CheckNamed(chain []*x509.Certificate, need pki.Strength, now time.Time) error
 }
 
 // PolicyIds of user tokens. Those of users are followed by the name of the policy that their secrets and signatures go by,
@@ -64,6 +74,8 @@ type identity struct {
 	by     string
 	user   string         // empty: anonymous
 	print  pki.Thumbprint // of the certificate that he logged in with
+	chain  []byte         // the certificate, with the issuers that came with it
+	policy string         // that it was checked for
 	rights address.Rights
 }
 
@@ -250,14 +262,51 @@ func (s *Server) certificate(ch *channel.Channel, nonce []byte, t *ua.X509Identi
 		return nil, ua.StatusBadIdentityTokenInvalid
 	}
 	print := pki.ThumbprintOf(cert.Raw)
-	u, known := s.access.Load().byCertificate(print)
-	if now := time.Now(); !known || now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
+	u, err := s.certificateUser(chain, policy)
+	if err != nil {
+		s.refusals.sayAt(s.log, slog.LevelWarn, "a user's certificate is not taken", "from", ch.RemoteAddr(), "why", err)
 		return nil, ua.StatusBadIdentityTokenRejected
 	}
 	if channel.VerifyBy(policy, cert, sig, ch.ServerCertificate(), nonce) != nil {
 		return nil, ua.StatusBadUserSignatureInvalid
 	}
-	return &identity{by: byCertificate, user: u.Name, print: print, rights: u.Rights}, ua.StatusGood
+	who := &identity{by: byCertificate, user: u.Name, print: print, policy: policy, rights: u.Rights}
+	for _, c := range chain {
+		who.chain = append(who.chain, c.Raw...)
+	}
+	return who, ua.StatusGood
+}
+
+// certificateUser finds whose a certificate is. One that a user has by its thumbprint is trusted by that; of any other
+// UserTrust decides, and its common name names the user.
+func (s *Server) certificateUser(chain []*x509.Certificate, policy string) (User, error) {
+	cert, now, may := chain[0], time.Now(), s.access.Load()
+	u, named := may.byCertificate(pki.ThumbprintOf(cert.Raw))
+	switch trust := s.cfg.UserTrust; {
+	case named && trust != nil:
+		return u, trust.CheckNamed(chain, channel.StrengthOf(policy), now)
+	case named && !now.Before(cert.NotBefore) && !now.After(cert.NotAfter):
+		return u, nil
+	case trust == nil:
+		return u, errNoUser
+	default:
+		if err := trust.Check(chain, channel.StrengthOf(policy), now); err != nil {
+			return User{}, err
+		}
+	}
+	if u, named = may.byCommonName(cert.Subject.CommonName); !named {
+		return u, errNoUser
+	}
+	return u, nil
+}
+
+var errNoUser = errors.New("no user has this certificate")
+
+func (a *access) byCommonName(name string) (User, bool) {
+	if a.users == nil || name == "" {
+		return User{}, false
+	}
+	return a.users.ByCommonName(name)
 }
 
 func (a *access) byName(name string) (User, bool) {
@@ -281,7 +330,9 @@ func (a *access) find(who *identity) (rights address.Rights, ok bool) {
 	case byNobody:
 		return a.anonymous &^ address.MayAudit, a.anonymous != 0
 	case byCertificate:
-		u, ok = a.byCertificate(who.print)
+		if u, ok = a.byCertificate(who.print); !ok {
+			u, ok = a.byCommonName(who.user)
+		}
 	default:
 		u, ok = a.byName(who.user)
 	}
@@ -343,6 +394,24 @@ func (s *Server) checkUser(cl *client, all bool) {
 func (c *client) owner(who *identity, ch *channel.Channel) subscription.Owner {
 	return subscription.Owner{
 		User: who.user, Application: c.Peer.ApplicationURI, Signed: ch.Mode() != ua.MessageSecurityModeNone,
+	}
+}
+
+// checkUserTrust ends the sessions of users whose certificates are taken no more.
+func (s *Server) checkUserTrust() {
+	for _, cl := range s.clients() {
+		who := cl.who.Load()
+		if who == nil || who.by != byCertificate {
+			continue
+		}
+		chain, err := pki.Parse(who.chain)
+		if err == nil {
+			_, err = s.certificateUser(chain, who.policy)
+		}
+		if err != nil {
+			s.log.Warn("session ends: its user's certificate is taken no more", "session", cl.Peer.Name, "user", who.user, "why", err)
+			s.sessions.Revoke(cl.Session)
+		}
 	}
 }
 

@@ -37,6 +37,7 @@ type Config struct {
 	Trust          pki.Trust
 	Anonymous      address.Rights // of a client without a user, its role with them; 0: none is let in
 	Users          Users          // nil: there are none
+	UserTrust      UserTrust      // of certificates that users log in with; nil: those that Users name are taken, and no others
 	Space          *address.Space // its namespace 0 gets live values from the Server
 	Limits         Limits
 	Channel        channel.Limits
@@ -218,7 +219,10 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	if w, ok := cfg.Trust.(changing); ok {
-		s.waiting.Go(func() { s.watchTrust(w) })
+		s.waiting.Go(func() { s.watchTrust(w, s.checkTrust) })
+	}
+	if w, ok := cfg.UserTrust.(changing); ok {
+		s.waiting.Go(func() { s.watchTrust(w, s.checkUserTrust) })
 	}
 	return s, nil
 }
@@ -229,8 +233,8 @@ type changing interface{ Changes() uint64 }
 // trustEvery is how often a Trust is asked whether it has changed.
 const trustEvery = time.Second
 
-// watchTrust ends channels and sessions of clients whose certificates are taken no more, until the Server stops.
-func (s *Server) watchTrust(t changing) {
+// watchTrust calls check whenever t has changed, until the Server stops.
+func (s *Server) watchTrust(t changing, check func()) {
 	every := time.NewTicker(trustEvery)
 	defer every.Stop()
 	seen := t.Changes()
@@ -240,18 +244,21 @@ func (s *Server) watchTrust(t changing) {
 			return
 		case <-every.C:
 		}
-		now := t.Changes()
-		if now == seen {
-			continue
+		if now := t.Changes(); now != seen {
+			seen = now
+			check()
 		}
-		seen = now
-		for _, ch := range s.channels.CheckTrust() {
-			s.mu.Lock()
-			clients := slices.Clone(s.bound[ch])
-			s.mu.Unlock()
-			for _, c := range clients {
-				s.sessions.Distrust(c.Session)
-			}
+	}
+}
+
+// checkTrust ends channels and sessions of clients whose certificates are taken no more.
+func (s *Server) checkTrust() {
+	for _, ch := range s.channels.CheckTrust() {
+		s.mu.Lock()
+		clients := slices.Clone(s.bound[ch])
+		s.mu.Unlock()
+		for _, c := range clients {
+			s.sessions.Distrust(c.Session)
 		}
 	}
 }

@@ -33,9 +33,10 @@ import (
 
 // roster is a Users of a few.
 type roster struct {
-	mu      sync.Mutex // guards all below
-	byName  map[string]User
-	byPrint map[pki.Thumbprint]User
+	mu       sync.Mutex // guards all below
+	byName   map[string]User
+	byPrint  map[pki.Thumbprint]User
+	byCommon map[string]User
 }
 
 func (r *roster) Offers() (passwords, certificates bool) {
@@ -51,6 +52,11 @@ func (r *roster) ByName(name string) (User, bool) {
 
 func (r *roster) ByCertificate(p pki.Thumbprint) (User, bool) {
 	u, ok := r.byPrint[p]
+	return u, ok
+}
+
+func (r *roster) ByCommonName(name string) (User, bool) {
+	u, ok := r.byCommon[name]
 	return u, ok
 }
 

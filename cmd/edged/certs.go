@@ -15,7 +15,7 @@ import (
 // certsCommand is what a person does with certificates, beside a gateway that runs or before it does.
 type certsCommand struct {
 	Show   certsShow   `cmd:"" help:"Show the gateway's own certificate."`
-	List   certsList   `cmd:"" help:"List clients' certificates: trusted, issuers, rejected."`
+	List   certsList   `cmd:"" help:"List certificates of clients and users: trusted, issuers, rejected."`
 	Trust  certsTrust  `cmd:"" help:"Trust a client's certificate that was refused, or one in a file."`
 	Reject certsReject `cmd:"" help:"Trust a certificate no longer."`
 	Renew  certsRenew  `cmd:"" help:"Make a new certificate for the gateway; its clients have to be told."`
@@ -208,7 +208,21 @@ func (c *certsList) Run(p *program) error {
 
 type certsTrust struct {
 	certsFlags
+	userFlag
 	Name string `arg:"" name:"thumbprint" help:"First digits of the thumbprint of a refused certificate, or a certificate's file."`
+}
+
+// userFlag says whose certificates are meant.
+type userFlag struct {
+	User bool `help:"It is a user's certificate, not a client's."`
+}
+
+// folder is one of the folders.
+func (f *userFlag) folder(name string) string {
+	if f.User {
+		return pki.OfUsers(name)
+	}
+	return name
 }
 
 // Run moves a certificate from rejected to trusted, or copies one from a file.
@@ -219,9 +233,9 @@ func (c *certsTrust) Run(p *program) error {
 	}
 	var e pki.Entry
 	if info, serr := os.Stat(c.Name); serr == nil && info.Mode().IsRegular() {
-		e, err = pki.Add(dir, c.Name, pki.TrustedFolder)
+		e, err = pki.Add(dir, c.Name, c.folder(pki.TrustedFolder))
 	} else {
-		e, err = pki.Move(dir, c.Name, pki.RejectedFolder, pki.TrustedFolder)
+		e, err = pki.Move(dir, c.Name, c.folder(pki.RejectedFolder), c.folder(pki.TrustedFolder))
 	}
 	if err != nil {
 		return err
@@ -231,6 +245,7 @@ func (c *certsTrust) Run(p *program) error {
 
 type certsReject struct {
 	certsFlags
+	userFlag
 	Thumbprint string `arg:"" name:"thumbprint" help:"First digits of the thumbprint of a trusted certificate."`
 }
 
@@ -240,7 +255,7 @@ func (c *certsReject) Run(p *program) error {
 	if err != nil {
 		return err
 	}
-	e, err := pki.Move(dir, c.Thumbprint, pki.TrustedFolder, pki.RejectedFolder)
+	e, err := pki.Move(dir, c.Thumbprint, c.folder(pki.TrustedFolder), c.folder(pki.RejectedFolder))
 	if err != nil {
 		return err
 	}

@@ -55,6 +55,9 @@ func TestCerts(t *testing.T) {
 		{"C9 trusted twice", []string{"trust", print[:8], "--data", data}, exitFailed, "", "in trusted already"},
 		{"C9 rejected", []string{"reject", strings.ToUpper(print[:8]), "--data", data}, exitDone, "rejected " + print, ""},
 		{"C9 trusted from a file", []string{"trust", given, "--data", data}, exitDone, "trusted " + print, ""},
+		{"a user's from a file", []string{"trust", given, "--user", "--data", data}, exitDone, "users/trusted " + print, ""},
+		{"a user's listed apart", []string{"list", "--data", data}, exitDone, "users/trusted", ""},
+		{"a user's rejected", []string{"reject", print[:8], "--user", "--data", data}, exitDone, "users/rejected " + print, ""},
 		{"nobody's", []string{"reject", "ffffffff", "--data", data}, exitFailed, "", "ffffffff edged certs list"},
 		{"no folder named", []string{"list"}, exitUsage, "", "--data --config"},
 		{"no such folder", []string{"list", "--data", "/nowhere"}, exitFailed, "", "/nowhere --data"},
@@ -77,7 +80,7 @@ func TestCerts(t *testing.T) {
 	}
 	status, stdout, _ := command(t, "certs", "list", "--json", "--data", data)
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
-	if status != exitDone || len(lines) != 2 {
+	if status != exitDone || len(lines) != 3 {
 		t.Fatalf("exit status %d, %d lines: %s", status, len(lines), stdout)
 	}
 	for _, line := range lines {

@@ -89,6 +89,10 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	userTrust, err := pki.OpenUsers(filepath.Join(data, "pki"), log)
+	if err != nil {
+		return nil, fmt.Errorf("%w; name a folder that can be written with --data", err)
+	}
 	g.own = own
 	table, err := tag.NewTable(s.Tags)
 	if err != nil {
@@ -133,7 +137,7 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	limits := &s.Server.Limits
 	g.server, err = uaserver.New(uaserver.Config{
 		Name: s.Server.Name, ApplicationURI: s.Server.ApplicationURI, Build: buildOf(), Hosts: pki.Hosts(),
-		Policies: s.policies(), Certificate: own.Own, Trust: trust, Anonymous: s.anonymous(), Users: asUsers(g.users.Load()), Space: g.space,
+		Policies: s.policies(), Certificate: own.Own, Trust: trust, Anonymous: s.anonymous(), Users: asUsers(g.users.Load()), UserTrust: userTrust, Space: g.space,
 		Limits:  uaserver.Limits{Sessions: limits.Sessions},
 		Channel: channelLimits(limits),
 		Subscription: subscription.Config{

@@ -106,7 +106,8 @@ type usersAdd struct {
 	secretFlags
 	Name        string   `arg:"" help:"Name of the user."`
 	Role        []string `default:"observer" enum:"observer,operator,engineer,admin" help:"Role: observer, operator, engineer or admin; may be given several times."`
-	Certificate string   `placeholder:"FILE" help:"Certificate (DER or PEM) that the user logs in with instead of a password."`
+	Certificate string   `placeholder:"FILE" xor:"certificate" help:"Certificate (DER or PEM) that the user logs in with instead of a password."`
+	Trusted     bool     `xor:"certificate" help:"The user logs in with any certificate that has this name as its common name and is trusted: see edged certs trust --user."`
 }
 
 // Run adds a user.
@@ -124,7 +125,9 @@ func (c *usersAdd) Run(p *program) error {
 		return fmt.Errorf("%s has %d users already: at most that many", path, maxUsers)
 	}
 	u := userEntry{Name: c.Name, Roles: c.Role}
-	if c.Certificate != "" {
+	if c.Trusted {
+		u.Certificate = anyTrusted
+	} else if c.Certificate != "" {
 		print, err := certificateIn(c.Certificate)
 		if err != nil {
 			return err
@@ -224,7 +227,9 @@ func (c *usersList) Run(p *program) error {
 	for _, u := range users {
 		with := "password"
 		if u.Certificate != "" {
-			with = "certificate " + u.Certificate
+			if with = "certificate " + u.Certificate; u.Certificate == anyTrusted {
+				with = "any trusted certificate of this name"
+			}
 			if u.Password != "" {
 				with = "password, " + with
 			}

@@ -29,19 +29,24 @@ type userEntry struct {
 	Name        string   `yaml:"name" json:"name"`
 	Roles       []string `yaml:"roles,flow" json:"roles"`
 	Password    string   `yaml:"password,omitempty" json:"-"`                        // bcrypt hash
-	Certificate string   `yaml:"certificate,omitempty" json:"certificate,omitempty"` // thumbprint
+	Certificate string   `yaml:"certificate,omitempty" json:"certificate,omitempty"` // thumbprint, or anyTrusted
 }
+
+// anyTrusted in the place of a thumbprint says that a user logs in with any certificate that has his name as its common
+// name and is trusted by the folders of users.
+const anyTrusted = "trusted"
 
 // userBook is the users of a file as it was read. It is immutable.
 type userBook struct {
 	users   []userEntry
 	byName  map[string]*userEntry
 	byPrint map[pki.Thumbprint]*userEntry
+	trusted map[string]*userEntry // by name, those of anyTrusted
 }
 
 // readUsers reads a file of users. One that is not there has none; one with mistakes is a fileError.
 func readUsers(path string) (*userBook, error) {
-	book := &userBook{byName: map[string]*userEntry{}, byPrint: map[pki.Thumbprint]*userEntry{}}
+	book := &userBook{byName: map[string]*userEntry{}, byPrint: map[pki.Thumbprint]*userEntry{}, trusted: map[string]*userEntry{}}
 	text, err := readBounded(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -63,7 +68,9 @@ func readUsers(path string) (*userBook, error) {
 		if u.Password != "" {
 			book.byName[u.Name] = u
 		}
-		if print, ok := thumbprintOf(u.Certificate); ok {
+		if u.Certificate == anyTrusted {
+			book.trusted[u.Name] = u
+		} else if print, ok := thumbprintOf(u.Certificate); ok {
 			book.byPrint[print] = u
 		}
 	}
@@ -92,7 +99,7 @@ func (r *userReader) users(n *node) {
 		switch {
 		case names[u.Name] && u.Name != "":
 			r.fault(item, "user %s stands here a second time: remove one", clip(u.Name))
-		case print != "" && prints[print]:
+		case print != "" && print != anyTrusted && prints[print]:
 			r.fault(item, "user %s: another user has this certificate: remove one", clip(u.Name))
 		}
 		names[u.Name], prints[print] = true, true
@@ -120,8 +127,8 @@ func (r *userReader) user(n *node) (u userEntry) {
 		}},
 		{"certificate", func(v *node) {
 			u.Certificate = r.text(v, "a user: certificate", maxName)
-			if _, ok := thumbprintOf(u.Certificate); !ok {
-				r.fault(v, "a user: certificate is %q: it is a thumbprint of 40 hexadecimal digits", clip(u.Certificate))
+			if _, ok := thumbprintOf(u.Certificate); !ok && u.Certificate != anyTrusted {
+				r.fault(v, "a user: certificate is %q: it is a thumbprint of 40 hexadecimal digits, or %s", clip(u.Certificate), anyTrusted)
 			}
 		}},
 	})
@@ -212,7 +219,7 @@ func (u *userFile) current() *userBook {
 // Offers implements uaserver.Users.
 func (u *userFile) Offers() (passwords, certificates bool) {
 	b := u.current()
-	return len(b.byName) > 0, len(b.byPrint) > 0
+	return len(b.byName) > 0, len(b.byPrint)+len(b.trusted) > 0
 }
 
 // ByName implements uaserver.Users.
@@ -221,6 +228,11 @@ func (u *userFile) ByName(name string) (uaserver.User, bool) { return asUser(u.c
 // ByCertificate implements uaserver.Users.
 func (u *userFile) ByCertificate(print pki.Thumbprint) (uaserver.User, bool) {
 	return asUser(u.current().byPrint[print])
+}
+
+// ByCommonName implements uaserver.Users.
+func (u *userFile) ByCommonName(name string) (uaserver.User, bool) {
+	return asUser(u.current().trusted[name])
 }
 
 // usersEvery is how often the file of users is looked at, and its sessions with it where it has changed. A look costs one

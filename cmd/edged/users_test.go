@@ -74,6 +74,10 @@ func TestUsersCommand(t *testing.T) {
 	expect("no certificate", exitFailed, "password", "add", "eve", "--certificate", password)
 	expect("list", exitDone, "anna  operator, engineer  password", "list")
 	expect("list", exitDone, "carl  observer            certificate "+pki.ThumbprintOf(carl.DER).String(), "list")
+	expect("add by name", exitDone, "", "add", "dora", "--trusted")
+	expect("list by name", exitDone, "any trusted certificate of this name", "list")
+	expect("both ways", exitUsage, "can't be used together", "add", "otto", "--trusted", "--certificate", cert)
+	expect("remove by name", exitDone, "", "remove", "dora")
 	expect("list as JSON", exitDone, `{"name":"anna","roles":["operator","engineer"]}`, "list", "--json")
 	_, stdout, _ = command(t, "check", "--config", site)
 	if strings.Contains(stdout, "note") {
@@ -112,7 +116,7 @@ func TestUserFileMistakes(t *testing.T) {
 		{"plain password", "users: [{name: anna, password: secret}]\n", "is not a bcrypt hash"},
 		{"nothing to log in with", "users: [{name: anna}]\n", "neither password nor certificate"},
 		{"role", "users: [{name: anna, roles: [operater], password: \"" + hash + "\"}]\n", "did you mean operator?"},
-		{"thumbprint", "users: [{name: anna, certificate: 12ab}]\n", "40 hexadecimal digits"},
+		{"thumbprint", "users: [{name: anna, certificate: 12ab}]\n", "40 hexadecimal digits, or trusted"},
 		{"twice", "users: [{name: anna, password: \"" + hash + "\"}, {name: anna, password: \"" + hash + "\"}]\n", "a second time"},
 	} {
 		site := usersSite(t, "policies: [None]")

@@ -22,6 +22,7 @@ const (
 	TrustedFolder  = "trusted"
 	IssuersFolder  = "issuers"
 	RejectedFolder = "rejected"
+	UsersFolder    = "users" // of users' certificates; it has the last three in it
 )
 
 const (

@@ -19,7 +19,7 @@ import (
 
 // Entry is one file of the folders, for people.
 type Entry struct {
-	Folder string // TrustedFolder, IssuersFolder or RejectedFolder
+	Folder string // TrustedFolder, IssuersFolder or RejectedFolder, or one of those in UsersFolder
 	File   string // its name in the folder
 	At     time.Time
 	Cert   *x509.Certificate    // nil: it is a revocation list, or cannot be read
@@ -36,11 +36,16 @@ func (e *Entry) Thumbprint() Thumbprint {
 	return ThumbprintOf(e.Cert.Raw)
 }
 
-// Entries lists the folders trusted, issuers and rejected in dir, the newest file of each first. A folder that is not
-// there is empty.
+// OfUsers is the folder of that name for the certificates of users.
+func OfUsers(folder string) string { return filepath.Join(UsersFolder, folder) }
+
+// Entries lists the folders trusted, issuers and rejected in dir, and those of users, the newest file of each first. A
+// folder that is not there is empty.
 func Entries(dir string) ([]Entry, error) {
 	var all []Entry
-	for _, folder := range []string{TrustedFolder, IssuersFolder, RejectedFolder} {
+	for _, folder := range []string{
+		TrustedFolder, IssuersFolder, RejectedFolder, OfUsers(TrustedFolder), OfUsers(IssuersFolder), OfUsers(RejectedFolder),
+	} {
 		files, err := os.ReadDir(filepath.Join(dir, folder))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

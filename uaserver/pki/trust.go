@@ -52,6 +52,7 @@ func (trustAll) Check(chain []*x509.Certificate, need Strength, now time.Time) e
 type Folder struct {
 	trusted  string
 	rejected string
+	way      string // the command that trusts what was rejected
 	log      *slog.Logger
 
 	mu    sync.Mutex // guards lists and bare
@@ -68,7 +69,7 @@ func OpenFolder(dir string, log *slog.Logger) (*Folder, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	f := &Folder{trusted: filepath.Join(dir, TrustedFolder), rejected: filepath.Join(dir, RejectedFolder), log: log,
+	f := &Folder{way: "edged certs trust", trusted: filepath.Join(dir, TrustedFolder), rejected: filepath.Join(dir, RejectedFolder), log: log,
 		bare: map[Thumbprint]bool{}, keep: maxRejected, keepFrom: time.Now()}
 	f.lists = lists{trusted: f.trusted, issuers: filepath.Join(dir, IssuersFolder), log: log}
 	for _, d := range []string{f.trusted, f.lists.issuers, f.rejected} {
@@ -77,6 +78,40 @@ func OpenFolder(dir string, log *slog.Logger) (*Folder, error) {
 		}
 	}
 	return f, nil
+}
+
+// OpenUsers is OpenFolder for the certificates of users, which lie apart, in dir/users.
+func OpenUsers(dir string, log *slog.Logger) (*Folder, error) {
+	f, err := OpenFolder(filepath.Join(dir, UsersFolder), log)
+	if err != nil {
+		return nil, err
+	}
+	f.way = "edged certs trust --user"
+	return f, nil
+}
+
+// CheckNamed is Check of a certificate that is trusted already, because somebody has named it: its validity, its usage, and
+// what the revocation lists say of it.
+func (f *Folder) CheckNamed(chain []*x509.Certificate, need Strength, now time.Time) error {
+	chain, _, revoked := f.lookup(chain)
+	if _, err := checkSignatures(chain); err != nil {
+		return err
+	}
+	return f.checkRest(chain, revoked, need, now)
+}
+
+// checkRest is the steps beside signatures and trust.
+func (f *Folder) checkRest(chain []*x509.Certificate, revoked [][]*revocation, need Strength, now time.Time) error {
+	if err := need.check(chain); err != nil {
+		return err
+	}
+	if err := checkTime(chain, now); err != nil {
+		return err
+	}
+	if err := checkUse(chain); err != nil {
+		return err
+	}
+	return f.checkRevocation(chain, revoked, now)
 }
 
 // Changes looks at the folders and counts how often other files were found there than before: where it has grown, who was
@@ -108,15 +143,9 @@ func (f *Folder) Check(chain []*x509.Certificate, need Strength, now time.Time) 
 		if !full {
 			code, why = ua.StatusBadCertificateChainIncomplete, "is not trusted, nor is its issuer known"
 		}
-		return refuse(code, "certificate %v (%s) %s: to trust it, say `edged certs trust %.8s`, or move it from %s to %s", ThumbprintOf(chain[0].Raw), chain[0].Subject, why, ThumbprintOf(chain[0].Raw).String(), f.rejected, f.trusted)
+		return refuse(code, "certificate %v (%s) %s: to trust it, say `%s %.8s`, or move it from %s to %s", ThumbprintOf(chain[0].Raw), chain[0].Subject, why, f.way, ThumbprintOf(chain[0].Raw).String(), f.rejected, f.trusted)
 	}
-	if err := checkTime(chain, now); err != nil {
-		return err
-	}
-	if err := checkUse(chain); err != nil {
-		return err
-	}
-	return f.checkRevocation(chain, revoked, now)
+	return f.checkRest(chain, revoked, need, now)
 }
 
 // lookup is what the folders say now: the chain completed, whether one of it is trusted, and the revocation lists of each
