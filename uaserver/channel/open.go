@@ -73,7 +73,7 @@ func (c *Channel) open(b []byte) error {
 		c.in.expire = t.end()
 		return c.sendOpen(&q, t, nonce)
 	}
-	c.policy, c.mode, c.own, c.certificate, c.issuers = q.policy, q.mode, q.own, q.certificate, q.issuers
+	c.policy, c.mode, c.own, c.certificate, c.issuers = q.policy, q.mode, q.own, c.s.share(q.certificate), q.issuers
 	c.body = c.policy.bodySize(c.chunk, c.mode)
 	c.in.token = t
 	c.in.expire = t.end()
@@ -144,7 +144,7 @@ func (c *Channel) openCertificate(b []byte, q *openRequest) error {
 		return untrusted(err)
 	}
 	if q.certificate = c.certificate; c.id == 0 {
-		q.certificate = bytes.Clone(chain[0].Raw)
+		q.certificate = chain[0].Raw
 		for _, issuer := range chain[1:] {
 			q.issuers = append(q.issuers, issuer.Raw...)
 		}

@@ -1,8 +1,10 @@
 package channel
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -39,6 +41,7 @@ type Server struct {
 	channels  map[*Channel]struct{}
 	byAddress map[netip.Addr]int
 	number    uint64 // connections so far
+	shared    map[[sha256.Size]byte]*shared
 	running   sync.WaitGroup
 }
 
@@ -51,6 +54,7 @@ func New(cfg Config, h Handler) *Server {
 	s := &Server{cfg: cfg, handler: h, linger: linger,
 		keys:      make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)),
 		refused:   make(chan struct{}, maxRefused),
+		shared:    map[[sha256.Size]byte]*shared{},
 		listeners: map[net.Listener]struct{}{}, channels: map[*Channel]struct{}{}, byAddress: map[netip.Addr]int{}}
 	for _, p := range cfg.Policies {
 		if policies[p.URI] == nil || !s.offers(p.URI, s.own()) {
@@ -191,6 +195,38 @@ func (s *Server) leave(c *Channel) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(c)
+	if c.certificate == nil {
+		return
+	}
+	sum := sha256.Sum256(c.certificate)
+	if e := s.shared[sum]; e.users == 1 {
+		delete(s.shared, sum)
+	} else {
+		e.users--
+	}
+}
+
+// shared is a certificate that channels hold: about a kilobyte, which a client with many connections has once.
+type shared struct {
+	der   []byte
+	users int
+}
+
+// share returns a copy of a certificate for one channel, which gives it back when it leaves.
+func (s *Server) share(der []byte) []byte {
+	if der == nil {
+		return nil
+	}
+	sum := sha256.Sum256(der)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.shared[sum]
+	if e == nil {
+		e = &shared{der: bytes.Clone(der)}
+		s.shared[sum] = e
+	}
+	e.users++
+	return e.der
 }
 
 // maxRefused is how many connections at a time are told that there is no room. More are closed without a word.
