@@ -37,10 +37,12 @@ func (s *Subscription) fill(dst []byte, limit int) ([]byte, int) {
 			} else if it.series.Head() != it.cursor {
 				dst, full = f.plain(dst, it, uint32(slot))
 			}
+			if it.flags&triggered != 0 && !s.hasNews(it) {
+				it.flags &^= triggered
+			}
 			if full {
 				break
 			}
-			it.flags &^= triggered
 		}
 		if slot++; slot == n {
 			slot = 0

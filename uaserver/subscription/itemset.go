@@ -23,6 +23,10 @@ func (c *Client) SetMode(sub uint32, mode ua.MonitoringMode, ids []uint32, resul
 }
 
 func (s *Subscription) setMode(slot uint32, mode ua.MonitoringMode, now int64) {
+	if len(s.triggers) > 0 {
+		s.walk()
+		s.fire()
+	}
 	it := &s.items[slot]
 	was := it.flags
 	if mode == ua.MonitoringModeDisabled && was&sampling != 0 {
@@ -183,6 +187,9 @@ func (s *Subscription) modifyToOwn(it *item, slot uint32, p *plan) bool {
 	it.series = nil
 	if it.flags&sampling != 0 {
 		set := &s.settings.list[o.set]
+		if v, _, ok := series.Last(); ok && series.Head() == o.cursor { // what was sent last is what changes are judged against
+			o.last, o.have = entry{v, v.At}, true
+		}
 		for series.Head() != o.cursor { // no filter was in force: all of it is queued
 			got, lost := series.Take(&o.cursor, old, len(buf), buf[:0])
 			o.New += uint64(len(got)) + lost

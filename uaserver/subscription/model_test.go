@@ -2,7 +2,9 @@ package subscription
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -30,11 +32,16 @@ type modelItem struct {
 	filtered   bool // has a deadband that lets everything through
 	mode       ua.MonitoringMode
 	entries    []modelEntry
+	reports    []*modelItem // items that it triggers
+	due        bool         // it was triggered since it last reported
 }
 
 func (m *modelItem) push(value int64) {
 	if m.mode == ua.MonitoringModeDisabled {
 		return
+	}
+	for _, x := range m.reports {
+		x.due = x.due || x.mode == ua.MonitoringModeSampling
 	}
 	e := modelEntry{value: value}
 	switch n := len(m.entries); {
@@ -91,7 +98,8 @@ type model struct {
 	subs []*modelSub
 	last []int64 // of each variable
 	cut  bool
-	turn atomic.Int64 // orders the test's steps and Respond, which never run at once, for the race detector
+	told map[uint32]int // StatusChangeNotifications to come: of Subscriptions that were transferred
+	turn atomic.Int64   // orders the test's steps and Respond, which never run at once, for the race detector
 }
 
 // Respond compares a message with the model, at the moment when it is sent.
@@ -113,6 +121,13 @@ func (m *model) Respond(_ uint32, r *Response) bool {
 		return true
 	}
 	s := m.subs[i]
+	x := received{resp: p}
+	if code := x.statusChange(); code != 0 {
+		if m.told[s.id]--; code != ua.StatusGoodSubscriptionTransferred || m.told[s.id] < 0 {
+			m.Errorf("a session is told %v of %d", code, s.id)
+		}
+		return !m.cut
+	}
 	if len(p.NotificationMessage.NotificationData) == 0 {
 		if p.NotificationMessage.SequenceNumber != s.sequence+1 {
 			m.Errorf("keep-alive shows %d after %d", p.NotificationMessage.SequenceNumber, s.sequence)
@@ -123,7 +138,6 @@ func (m *model) Respond(_ uint32, r *Response) bool {
 	if p.NotificationMessage.SequenceNumber != s.sequence {
 		m.Errorf("message %d after %d", p.NotificationMessage.SequenceNumber, s.sequence-1)
 	}
-	x := received{resp: p}
 	m.compare(s, x.items(), p.MoreNotifications)
 	s.kept[s.sequence] = string(r.message)
 	if m.cut {
@@ -138,11 +152,11 @@ func (m *model) compare(s *modelSub, got []*ua.MonitoredItemNotification, more b
 		v, _ := n.Value.Value.Value().(int64)
 		byHandle[n.ClientHandle] = append(byHandle[n.ClientHandle], modelEntry{v, n.Value.Status == 0x480})
 	}
-	waiting := 0
+	waiting, triggered := 0, 0
 	for _, it := range s.items {
 		have := byHandle[it.handle]
 		delete(byHandle, it.handle)
-		if it.mode != ua.MonitoringModeReporting {
+		if it.mode != ua.MonitoringModeReporting && !it.due {
 			if len(have) > 0 {
 				m.Errorf("item %d reports in mode %v", it.handle, it.mode)
 			}
@@ -153,12 +167,18 @@ func (m *model) compare(s *modelSub, got []*ua.MonitoredItemNotification, more b
 			return
 		}
 		it.entries = it.entries[len(have):]
-		waiting += len(it.entries)
+		if it.mode == ua.MonitoringModeReporting {
+			waiting += len(it.entries)
+			continue
+		}
+		// A trigger is looked for at the publishing interval: what it found is sent then, or none of it.
+		triggered += len(it.entries)
+		it.due = len(it.entries) > 0
 	}
 	if len(byHandle) > 0 {
 		m.Errorf("notifications of unknown items: %v", byHandle)
 	}
-	if more != (waiting > 0) || more && len(got) != s.room || len(got) > s.room {
+	if waiting > 0 && !more || more && (waiting+triggered == 0 || len(got) != s.room) || len(got) > s.room {
 		m.Errorf("%d notifications with room for %d, %d wait, more is %v", len(got), s.room, waiting, more)
 	}
 }
@@ -214,9 +234,83 @@ func (m *model) setMode(s *modelSub, it *modelItem) {
 	it.mode = mode
 	switch {
 	case mode == ua.MonitoringModeDisabled:
-		it.entries = nil
+		it.entries, it.due = nil, false
 	case was == ua.MonitoringModeDisabled:
 		it.push(m.last[it.v])
+	}
+}
+
+// again is what ResendData and sendInitialValues do to the queues: what was sent last comes once more.
+func (s *modelSub) again(last []int64) {
+	for _, it := range s.items {
+		if it.mode == ua.MonitoringModeReporting && len(it.entries) == 0 {
+			it.entries = append(it.entries, modelEntry{value: last[it.v]})
+		}
+	}
+}
+
+// transfer opens another session, which takes everything over. The old one has ended before, or ends afterwards.
+func (m *model) transfer() {
+	old, initial, ended := m.Client, m.rnd.IntN(2) == 0, m.rnd.IntN(2) == 0
+	c := m.rig.engine.NewClient()
+	c.SetOwner(signed)
+	c.SetRights(everyRight)
+	ids := make([]uint32, len(m.subs))
+	for i, s := range m.subs {
+		ids[i] = s.id
+	}
+	if ended {
+		old.Close(false)
+	} else {
+		for _, id := range ids {
+			m.told[id]++
+		}
+	}
+	results := make([]TransferResult, len(ids))
+	code := c.Transfer(ids, initial, results, func() {
+		for _, s := range m.subs {
+			if initial {
+				s.again(m.last)
+			}
+		}
+	})
+	if code != ua.StatusGood {
+		m.Fatalf("TransferSubscriptions: %v", code)
+	}
+	for i, s := range m.subs {
+		kept := slices.Sorted(maps.Keys(s.kept))
+		if results[i].Status != ua.StatusGood || !slices.Equal(results[i].Available, kept) {
+			m.Errorf("transferred: %+v, the model keeps %v", results[i], kept)
+		}
+	}
+	m.Client = c
+	if !ended {
+		old.Close(m.rnd.IntN(2) == 0)
+		clear(m.told)
+	}
+}
+
+// link adds or removes a triggering link.
+func (m *model) link(s *modelSub, it *modelItem) {
+	x := s.items[m.rnd.IntN(len(s.items))]
+	at, result := slices.Index(it.reports, x), make([]ua.StatusCode, 1)
+	if at >= 0 {
+		m.SetTriggering(s.id, it.id, []uint32{x.id}, nil, result, nil)
+		it.reports = slices.Delete(it.reports, at, at+1)
+	} else {
+		m.SetTriggering(s.id, it.id, nil, []uint32{x.id}, nil, result)
+		it.reports = append(it.reports, x)
+	}
+	if result[0] != ua.StatusGood {
+		m.Errorf("SetTriggering: %v", result[0])
+	}
+}
+
+// forget takes a deleted item out of the links.
+func (s *modelSub) forget(gone *modelItem) {
+	s.items = slices.DeleteFunc(s.items, func(x *modelItem) bool { return x == gone })
+	for _, it := range s.items {
+		it.reports = slices.DeleteFunc(it.reports, func(x *modelItem) bool { return x == gone })
 	}
 }
 
@@ -259,7 +353,7 @@ func (m *model) step() {
 	if len(s.items) > 0 {
 		it = s.items[m.rnd.IntN(len(s.items))]
 	}
-	switch k := m.rnd.IntN(20); {
+	switch k := m.rnd.IntN(23); {
 	case k < 8:
 		v := m.rnd.IntN(len(m.vars))
 		for range 1 + m.rnd.IntN(15) {
@@ -289,7 +383,14 @@ func (m *model) step() {
 		m.setMode(s, it)
 	case k == 18 && it != nil && m.rnd.IntN(3) == 0:
 		m.DeleteItems(s.id, []uint32{it.id}, make([]ua.StatusCode, 1))
-		s.items = slices.DeleteFunc(s.items, func(x *modelItem) bool { return x == it })
+		s.forget(it)
+	case k == 20 && m.rnd.IntN(3) == 0:
+		m.transfer()
+	case k == 21 && m.rnd.IntN(3) == 0:
+		s.again(m.last)
+		m.Resend(s.id)
+	case k == 22 && it != nil:
+		m.link(s, it)
 	case k == 19 && m.cut:
 		m.reconnect()
 	case k == 19 && m.rnd.IntN(4) == 0:
@@ -299,8 +400,11 @@ func (m *model) step() {
 
 // TestModel runs random histories. A failure names the seed.
 func TestModel(t *testing.T) {
-	runs := uint64(60)
-	if testing.Short() {
+	runs := uint64(100)
+	switch {
+	case os.Getenv("EDGED_LONG") != "":
+		runs = 5000
+	case testing.Short():
 		runs = 50
 	}
 	for seed := range runs {
@@ -312,7 +416,7 @@ func TestModel(t *testing.T) {
 
 func runModel(t *testing.T, seed uint64) {
 	r := newRig(t, Config{Requests: 1 << 20})
-	m := &model{tester: r.client(), rnd: rand.New(rand.NewPCG(seed, 2))}
+	m := &model{tester: r.owned(signed), rnd: rand.New(rand.NewPCG(seed, 2)), told: map[uint32]int{}}
 	for range 3 {
 		r.variable(0).set(0)
 	}

@@ -140,9 +140,11 @@ func (c *Client) Resend(sub uint32) ua.StatusCode {
 	return code
 }
 
-// resend queues what was sent last for items that have nothing queued (Part 4, 5.14.7.2). It counts as new.
+// resend queues what was sent last for items that have nothing queued (Part 4, 5.14.7.2). It counts as new, but triggers
+// nothing.
 func (s *Subscription) resend() {
 	s.walk()
+	s.fire()
 	for slot := range s.items {
 		it := &s.items[slot]
 		if it.flags&used == 0 || it.flags&reporting == 0 {
@@ -155,6 +157,9 @@ func (s *Subscription) resend() {
 			s.paths[slot].origin--
 			it.flags |= fresh
 		}
+	}
+	for slot, t := range s.triggers {
+		t.mark = s.queuedEver(&s.items[slot])
 	}
 	s.stale()
 }

@@ -30,6 +30,8 @@ func (c *Client) SetTriggering(sub, item uint32, remove, add []uint32, removed, 
 	if !ok {
 		return ua.StatusBadMonitoredItemIDInvalid
 	}
+	s.walk()
+	s.fire() // what was queued before a link does not trigger by it
 	t := s.triggers[slot]
 	if t == nil {
 		t = &triggering{mark: s.queuedEver(&s.items[slot])}
@@ -105,7 +107,8 @@ func (s *Subscription) queuedEver(it *item) uint64 {
 }
 
 // fire looks which triggering items have queued something since it was last called, and marks the items to report. It
-// tells whether any of them has something to report.
+// tells whether any of them has something to report. It is called before a message is made, and before links or modes
+// change. Items that look at each sample have been walked.
 func (s *Subscription) fire() (news bool) {
 	for slot, t := range s.triggers {
 		it := &s.items[slot]
