@@ -53,6 +53,9 @@ func (s *Store) foldAll() error {
 		}
 		s.mu.Unlock()
 		n, err := s.history.write(s.current(g.seq), g, names)
+		if err == nil {
+			err = s.disk.Sync() // of a file that is new
+		}
 		s.mu.Lock()
 		s.counters.write(n, costs{})
 		s.counters.folded += n
@@ -87,7 +90,7 @@ func (s *Store) current(seq uint64) *historyFile {
 		f.mu.RLock()
 		size := f.size
 		f.mu.RUnlock()
-		if age := now.Sub(f.start); size < max(leastFile, s.cfg.MaxSize/fileParts) && age < s.period() && age > -s.period() {
+		if age := now.Sub(f.start); size < max(min(leastFile, int64(64*s.foldSize())), s.cfg.MaxSize/fileParts) && age < s.period() && age > -s.period() {
 			return f
 		}
 	}

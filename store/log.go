@@ -170,7 +170,7 @@ var ErrNewer = errors.New("was written by a newer edged: run that one, or name a
 // error: whatever else is wrong, what can be read is read.
 func replay(seq uint64, b []byte, st *state) (*replayed, error) {
 	out := &replayed{segment: newSegment(seq, 0), size: int64(len(b))}
-	rest := b
+	rest, headless := b, false
 	switch {
 	case len(b) < logHead:
 		out.torn, out.size = true, 0
@@ -180,7 +180,7 @@ func replay(seq uint64, b []byte, st *state) (*replayed, error) {
 			binary.LittleEndian.Uint32(b[len(logMagic):]) > logVersion {
 			return nil, fmt.Errorf("%s %w", logName(seq), ErrNewer)
 		}
-		out.damaged = true
+		headless = true
 	}
 	rest = b[logHead:]
 	before := st.at
@@ -203,6 +203,7 @@ func replay(seq uint64, b []byte, st *state) (*replayed, error) {
 		out.take(body, st, first)
 		first, before, rest = false, st.at, rest[n:]
 	}
+	out.damaged = out.damaged || headless && !first // without any record it was never synced
 	out.finish()
 	return out, nil
 }

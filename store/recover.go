@@ -1,9 +1,9 @@
 package store
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"slices"
@@ -220,12 +220,10 @@ func migrate(d disk, list []entry, write bool, steps map[int]func(disk) error, n
 		if err != nil {
 			return nil // a disk that cannot be read is told of elsewhere
 		}
-		text, ok := bytes.CutPrefix(bytes.TrimSpace(b), []byte(formatText))
-		n, err := strconv.Atoi(string(text))
-		if !ok || err != nil || n < 1 {
-			at = -1 // damaged: files have versions of their own
-		} else {
+		if n, ok := parseFormat(string(b)); ok {
 			have = n
+		} else {
+			at = -1 // damaged: files have versions of their own
 		}
 	}
 	if have > now {
@@ -244,11 +242,25 @@ func migrate(d disk, list []entry, write bool, steps map[int]func(disk) error, n
 		if err := writeFormat(d, have+1); err != nil {
 			return err
 		}
+		at = 0
 	}
 	if at < 0 {
 		writeFormat(d, now) // a full disk is told of elsewhere
 	}
 	return nil
+}
+
+// formatLine is what the file says: the version, and the sum of that.
+func formatLine(version int) string {
+	text := formatText + strconv.Itoa(version)
+	return fmt.Sprintf("%s %08x\n", text, crc32.Checksum([]byte(text), crcTable))
+}
+
+func parseFormat(line string) (version int, ok bool) {
+	if n, err := fmt.Sscanf(line, formatText+"%d", &version); n != 1 || err != nil || version < 1 {
+		return 0, false
+	}
+	return version, line == formatLine(version)
 }
 
 // writeFormat puts the version in the place of the one before, at once.
@@ -261,7 +273,7 @@ func writeFormat(d disk, version int) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(fmt.Appendf(nil, "%s%d\n", formatText, version))
+	_, err = f.Write([]byte(formatLine(version)))
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ type Config struct {
 	ReadOnly  bool          // nothing is written, and another process may have the store open
 	Log       *slog.Logger
 
+	fold int              // bytes of a segment, for tests
 	disk disk             // for tests
 	now  func() time.Time // the clock on the wall, for tests
 	open func(string, os.FileMode, *bbolt.Options) (*bbolt.DB, error)
@@ -296,6 +297,9 @@ func changed(was, v *tag.Sample, deadband float64) bool {
 
 // foldSize is how many bytes a segment has when it is put into history.
 func (s *Store) foldSize() int {
+	if s.cfg.fold > 0 {
+		return s.cfg.fold
+	}
 	return int(min(mostFold, max(leastFold, s.cfg.MaxSize/64)))
 }
 

@@ -14,7 +14,13 @@ import (
 	"edged/drivers/tag"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(asRecorder); dir != "" {
+		fmt.Fprintln(os.Stderr, recordUntilKilled(dir))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // logs writes what the store logs into the test's log.
 type logs struct{ t *testing.T }

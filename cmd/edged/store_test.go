@@ -194,7 +194,7 @@ func TestGatewayWithoutItsStore(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(data, storeFolder), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(data, storeFolder, "format"), []byte("edged store 99\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(data, storeFolder, "format"), []byte("edged store 99 4121d015\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	g, book, _ := runData(t, storeSite, data)
