@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -14,12 +15,20 @@ import (
 
 // serverFlags are what every command needs that talks to a server.
 type serverFlags struct {
-	URL      string        `arg:"" name:"url" help:"Server: HOST, HOST:PORT or opc.tcp://HOST:PORT (port 4840 unless named)."`
-	Security string        `default:"auto" enum:"auto,none,sign,encrypt" help:"auto takes the most secure endpoint that is offered; or none, sign, encrypt."`
-	Trust    bool          `help:"Take the server's certificate even if it is another one than before."`
-	Data     string        `placeholder:"DIR" help:"Folder of this client's certificate and of the servers' (default: edged in the user's configuration folder)."`
-	Timeout  time.Duration `default:"10s" help:"How long each answer may take (default: ${default})."`
-	JSON     bool          `name:"json" help:"One JSON object a line instead of a table."`
+	URL             string        `arg:"" name:"url" help:"Server: HOST, HOST:PORT or opc.tcp://HOST:PORT (port 4840 unless named)."`
+	Security        string        `default:"auto" enum:"auto,none,sign,encrypt" help:"auto takes the most secure endpoint that is offered; or none, sign, encrypt."`
+	Policy          string        `placeholder:"POLICY" help:"Security policy, such as Basic256Sha256, of the endpoint to take (default: the best)."`
+	Mode            string        `enum:",None,Sign,SignAndEncrypt" default:"" placeholder:"MODE" help:"Security mode of the endpoint to take: None, Sign or SignAndEncrypt."`
+	User            string        `short:"u" placeholder:"NAME" help:"Log in as this user; the password is asked for, unless one of the next says where it is."`
+	PasswordFile    string        `placeholder:"FILE" help:"File whose first line is the password, - for standard input."`
+	PasswordEnv     string        `placeholder:"NAME" help:"Environment variable that holds the password, instead of a file."`
+	UserCertificate string        `placeholder:"FILE" help:"Log in with a certificate: PEM file that has it and its key."`
+	Trust           bool          `help:"Take the server's certificate even if it is another one than before."`
+	Data            string        `placeholder:"DIR" help:"Folder of this client's certificate and of the servers' (default: edged in the user's configuration folder)."`
+	Timeout         time.Duration `default:"10s" help:"How long each answer may take (default: ${default})."`
+	JSON            bool          `name:"json" help:"One JSON object a line instead of a table."`
+
+	password []byte // of User; nil: not asked for yet
 }
 
 // dial opens a session, after nodes that no server could understand were refused.
@@ -33,10 +42,36 @@ func (f *serverFlags) dial(p *program, nodes []string) (*client.Conn, error) {
 	if f.Data == "" {
 		f.Data = client.DefaultData()
 	}
+	if err := f.askPassword(p); err != nil {
+		return nil, err
+	}
 	c, err := client.Dial(p.ctx, client.Options{
-		URL: f.URL, Security: f.Security, Trust: f.Trust, Data: f.Data, Timeout: f.Timeout, Log: p.log,
+		URL: f.URL, Security: f.Security, Policy: f.Policy, Mode: f.Mode, User: f.User, Password: string(f.password), Login: f.UserCertificate,
+		Trust: f.Trust, Data: f.Data, Timeout: f.Timeout, Log: p.log,
 	})
 	return c, usage(err)
+}
+
+// askPassword finds the user's password, once: a watch dials again and again.
+func (f *serverFlags) askPassword(p *program) (err error) {
+	switch {
+	case f.User == "" && (f.PasswordFile != "" || f.PasswordEnv != ""):
+		return usageError{errors.New("a password without a user: name one with --user")}
+	case f.PasswordFile != "" && f.PasswordEnv != "":
+		return usageError{errors.New("--password-file and --password-env: give one of them")}
+	case f.User == "" || f.password != nil:
+		return nil
+	case f.PasswordEnv != "":
+		text, ok := os.LookupEnv(f.PasswordEnv)
+		if !ok {
+			return usageError{fmt.Errorf("--password-env %s: there is no such environment variable", f.PasswordEnv)}
+		}
+		f.password = []byte(text)
+		return nil
+	}
+	s := secretFlags{PasswordFile: f.PasswordFile}
+	f.password, err = s.readOnce(p)
+	return err
 }
 
 // usage marks what the user wrote wrongly as a wrong use of the command line.
@@ -145,6 +180,9 @@ func (c *readCommand) Run(p *program) error {
 	for i, r := range readings {
 		if len(attributes) > 1 && r.Status == ua.StatusBadAttributeIDInvalid {
 			continue // of all attributes a node has those of its class
+		}
+		if len(attributes) > 1 && r.Attribute == ua.AttributeIDRolePermissions && r.Status == ua.StatusBadUserAccessDenied {
+			continue // it is for administrators (Part 3, 8.55)
 		}
 		if client.IsBad(r.Status) {
 			bad = append(bad, outcome{c.Nodes[i/len(attributes)], r.Status})

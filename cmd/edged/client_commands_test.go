@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"edged/uaserver/uatest"
 )
 
 // clientSite has what the client commands meet: units, lists, texts, and nodes that refuse.
@@ -334,6 +338,59 @@ func TestClientCertificates(t *testing.T) {
 	expect(t, "renewed", status, exitDone, stdout, "Good", stderr, "remembered")
 	status, stdout, stderr = ask(t, "/proc/nowhere", "read", url, "d.t")
 	expect(t, "no folder", status, exitFailed, stdout, "", stderr, "/proc/nowhere|--data")
+}
+
+// TestClientUsers logs in with passwords and with a certificate, by each way to give them.
+func TestClientUsers(t *testing.T) {
+	path := usersSite(t, "policies: [None, Basic256Sha256, Aes128_Sha256_RsaOaep], trust_all: true")
+	dir := filepath.Dir(path)
+	password, wrong := filepath.Join(dir, "password"), filepath.Join(dir, "wrong")
+	write(t, password, "open sesame\n")
+	write(t, wrong, "guess\n")
+	carl := uatest.ClientIdentity(t)
+	pair := filepath.Join(dir, "carl.pem")
+	write(t, pair, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: carl.DER}))+
+		string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(carl.Key)})))
+	for _, args := range [][]string{{"anna", "--role", "operator", "--password-file", password}, {"carl", "--certificate", pair}} {
+		if status, _, stderr := command(t, append([]string{"users", "add", "--config", path}, args...)...); status != exitDone {
+			t.Fatal(stderr)
+		}
+	}
+	g, _, _ := startFile(t, path)
+	url, data := endpointUp(t, g), t.TempDir()
+	t.Setenv("EDGED_TEST_PASSWORD", "open sesame")
+	const set, node = "boiler.setpoint=2.5", "boiler.setpoint"
+	for _, row := range []struct {
+		name   string
+		args   []string
+		status int
+		want   string
+		wrong  string
+	}{
+		{"nobody", []string{"read", node}, exitFailed, "", "it offers|user name|certificate"},
+		{"a file", []string{"write", set, "--user", "anna", "--password-file", password}, exitDone, "2.5\tDouble\tGood", ""},
+		{"an environment variable", []string{"read", node, "-u", "anna", "--password-env", "EDGED_TEST_PASSWORD"}, exitDone, "2.5", ""},
+		{"policy and mode", []string{"browse", "boiler", "-u", "anna", "--password-file", password, "--policy", "Aes128_Sha256_RsaOaep", "--mode", "Sign"}, exitDone, "setpoint", ""},
+		{"policy None", []string{"watch", node, "--count", "1", "-u", "anna", "--password-file", password, "--policy", "None"}, exitDone, "2.5", ""},
+		{"a certificate", []string{"read", node, "--user-certificate", pair}, exitDone, "2.5", ""},
+		{"a certificate that may look on alone", []string{"write", set, "--user-certificate", pair}, exitFailed, "BadUserAccessDenied", ""},
+		{"a wrong password", []string{"read", node, "-u", "anna", "--password-file", wrong}, exitFailed, "", "user anna|BadIdentityTokenRejected"},
+		{"a user that there is not", []string{"read", node, "-u", "eve", "--password-file", password}, exitFailed, "", "user eve"},
+		{"no such variable", []string{"read", node, "-u", "anna", "--password-env", "EDGED_NONE"}, exitUsage, "", "EDGED_NONE"},
+		{"no such file", []string{"read", node, "-u", "anna", "--password-file", "/nowhere"}, exitFailed, "", "/nowhere"},
+		{"a password alone", []string{"read", node, "--password-file", password}, exitUsage, "", "--user"},
+		{"two passwords", []string{"read", node, "-u", "anna", "--password-file", password, "--password-env", "EDGED_TEST_PASSWORD"}, exitUsage, "", "one of them"},
+		{"two users", []string{"read", node, "-u", "anna", "--password-file", password, "--user-certificate", pair}, exitUsage, "", "one of them"},
+		{"a file that is no pair", []string{"read", node, "--user-certificate", password}, exitFailed, "", "PEM"},
+		{"a file that is not there", []string{"read", node, "--user-certificate", "/nowhere"}, exitFailed, "", "/nowhere"},
+		{"a policy that is not offered", []string{"read", node, "-u", "anna", "--password-file", password, "--policy", "Basic256"}, exitFailed, "", "--policy Basic256|it offers"},
+	} {
+		status, stdout, stderr := ask(t, data, row.args[0], url, row.args[1:]...)
+		expect(t, row.name, status, row.status, stdout, row.want, stderr, row.wrong)
+		if strings.Contains(stdout+stderr, "open sesame") {
+			t.Errorf("%s: the password is shown", row.name)
+		}
+	}
 }
 
 // TestDowngrade takes the security from a server that had some.

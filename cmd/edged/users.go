@@ -65,29 +65,39 @@ func (f *secretFlags) hash(p *program) (string, error) {
 	return string(hash), err
 }
 
-func (f *secretFlags) read(p *program) ([]byte, error) {
+// asks reports whether somebody is there to be asked.
+func (f *secretFlags) asks() bool { return f.PasswordFile == "" && term.IsTerminal(os.Stdin.Fd()) }
+
+// readOnce reads a password that somebody knows, which therefore is not asked for twice.
+func (f *secretFlags) readOnce(p *program) ([]byte, error) {
 	switch {
-	case f.PasswordFile == "-", f.PasswordFile == "" && !term.IsTerminal(os.Stdin.Fd()):
+	case f.asks():
+		return askSecret(p, "Password: ")
+	case f.PasswordFile == "-", f.PasswordFile == "":
 		return firstLine(os.Stdin)
-	case f.PasswordFile != "":
-		file, err := os.Open(f.PasswordFile)
-		if err != nil {
-			return nil, fmt.Errorf("%s cannot be read: %w", f.PasswordFile, errors.Unwrap(err))
-		}
-		defer file.Close()
-		return firstLine(file)
 	}
-	ask := func(prompt string) ([]byte, error) {
-		fmt.Fprint(p.stderr, prompt)
-		b, err := term.ReadPassword(os.Stdin.Fd())
-		fmt.Fprintln(p.stderr)
-		return b, err
-	}
-	first, err := ask("Password: ")
+	file, err := os.Open(f.PasswordFile)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s cannot be read: %w", f.PasswordFile, errors.Unwrap(err))
 	}
-	again, err := ask("Again: ")
+	defer file.Close()
+	return firstLine(file)
+}
+
+func askSecret(p *program, prompt string) ([]byte, error) {
+	fmt.Fprint(p.stderr, prompt)
+	b, err := term.ReadPassword(os.Stdin.Fd())
+	fmt.Fprintln(p.stderr)
+	return b, err
+}
+
+// read reads a new password; who types it does so twice.
+func (f *secretFlags) read(p *program) ([]byte, error) {
+	first, err := f.readOnce(p)
+	if err != nil || !f.asks() {
+		return first, err
+	}
+	again, err := askSecret(p, "Again: ")
 	if err == nil && !bytes.Equal(first, again) {
 		err = errors.New("the two passwords differ: try again")
 	}

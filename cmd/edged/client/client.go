@@ -36,6 +36,11 @@ func mistake(format string, args ...any) error { return Mistake{fmt.Errorf(forma
 type Options struct {
 	URL      string        // opc.tcp://HOST:PORT, HOST:PORT or HOST
 	Security string        // one of Securities
+	Policy   string        // security policy by its short name; "": the best
+	Mode     string        // one of Modes; "": what Security says
+	User     string        // "": a client without a user, or whose certificate is Certificate
+	Password string        // of User
+	Login    string        // PEM file of a certificate and its key that the user logs in with; "": none
 	Trust    bool          // take the server's certificate even if it is not the one that was seen before
 	Data     string        // folder of this client's certificate and of the servers' that were seen
 	Timeout  time.Duration // of each request
@@ -67,7 +72,11 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 	if err != nil {
 		return nil, explain(url, err)
 	}
-	ep, err := choose(url, endpoints, o.Security)
+	login, err := o.login()
+	if err != nil {
+		return nil, err
+	}
+	ep, err := choose(url, endpoints, o, login.kind)
 	if err != nil {
 		return nil, err
 	}
@@ -76,15 +85,16 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 	}); secured && o.Security == "auto" && ep.SecurityMode == ua.MessageSecurityModeNone {
 		o.Log.Warn("without security: the server offers it to users alone", "url", url, "offers", offers(endpoints))
 	}
-	return open(ctx, o, url, ep, endpoints)
+	return open(ctx, o, url, ep, endpoints, login)
 }
 
-func open(ctx context.Context, o Options, url string, ep *ua.EndpointDescription, all []*ua.EndpointDescription) (*Conn, error) {
+func open(ctx context.Context, o Options, url string, ep *ua.EndpointDescription, all []*ua.EndpointDescription, login *login) (*Conn, error) {
 	options := []opcua.Option{
-		opcua.SecurityFromEndpoint(ep, ua.UserTokenTypeAnonymous), opcua.AutoReconnect(false),
+		opcua.SecurityFromEndpoint(ep, login.kind), opcua.AutoReconnect(false),
 		opcua.DialTimeout(o.Timeout), opcua.RequestTimeout(max(o.Timeout, publishLimit)),
 		opcua.ApplicationName(applicationName), opcua.ApplicationURI(applicationURI()), opcua.SessionName(applicationName),
 	}
+	options = append(options, login.options(o.User)...)
 	var own string
 	if ep.SecurityMode != ua.MessageSecurityModeNone {
 		if err := checkServer(o, url, ep.ServerCertificate); err != nil {
@@ -106,7 +116,7 @@ func open(ctx context.Context, o Options, url string, ep *ua.EndpointDescription
 		return c.client.Connect(ctx)
 	})
 	if err != nil {
-		return nil, refused(url, ep, all, own, err)
+		return nil, refused(url, ep, all, own, login, err)
 	}
 	o.Log.Debug("connected", "url", url, "security", endpointName(ep))
 	return c, nil

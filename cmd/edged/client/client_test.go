@@ -276,7 +276,7 @@ func endpoint(policy string, mode ua.MessageSecurityMode, tokens ...ua.UserToken
 }
 
 func TestChoice(t *testing.T) {
-	const anon, user = ua.UserTokenTypeAnonymous, ua.UserTokenTypeUserName
+	const anon, user ua.UserTokenType = ua.UserTokenTypeAnonymous, ua.UserTokenTypeUserName
 	none := endpoint(ua.SecurityPolicyURINone, ua.MessageSecurityModeNone, anon)
 	sign := endpoint(ua.SecurityPolicyURIBasic256Sha256, ua.MessageSecurityModeSign, anon)
 	encrypt := endpoint(ua.SecurityPolicyURIBasic256Sha256, ua.MessageSecurityModeSignAndEncrypt, anon, user)
@@ -289,10 +289,19 @@ func TestChoice(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		offered  []*ua.EndpointDescription
-		security string
+		security string // with, behind a comma, the words of --policy, --mode and --user
 		want     *ua.EndpointDescription
 		wrong    string
 	}{
+		{"the policy that is named", []*ua.EndpointDescription{pss, encrypt, sign}, "auto,Basic256Sha256", encrypt, ""},
+		{"the mode that is named", []*ua.EndpointDescription{pss, encrypt, sign, none}, "auto,,Sign", sign, ""},
+		{"both", []*ua.EndpointDescription{pss, aes, encrypt, sign}, "auto,Basic256Sha256,Sign", sign, ""},
+		{"policy None", []*ua.EndpointDescription{pss, none}, "auto,None", none, ""},
+		{"a policy that is not offered", []*ua.EndpointDescription{encrypt}, "auto,Aes256_Sha256_RsaPss", nil, "--policy Aes256_Sha256_RsaPss|it offers Basic256Sha256"},
+		{"a policy that there is not", nil, "auto,Quantum", nil, "--policy Quantum: this client knows"},
+		{"a mode that there is not", nil, "auto,,Scramble", nil, "--mode Scramble: it is one of"},
+		{"for a user", []*ua.EndpointDescription{pss, users}, "auto,,,user", users, ""},
+		{"for a user, and none", []*ua.EndpointDescription{pss, none}, "auto,,,user", nil, "a user with a password|it offers Aes256_Sha256_RsaPss"},
 		{"the most secure", []*ua.EndpointDescription{none, sign, encrypt, aes, pss}, "auto", pss, ""},
 		{"another policy", []*ua.EndpointDescription{none, sign, encrypt, aes}, "auto", aes, ""},
 		{"one policy", []*ua.EndpointDescription{none, sign, encrypt}, "auto", encrypt, ""},
@@ -308,7 +317,12 @@ func TestChoice(t *testing.T) {
 		{"holes", []*ua.EndpointDescription{nil, endpoint("", 0)}, "auto", nil, "no login"},
 		{"a word", nil, "strong", nil, "auto, none, sign, encrypt"},
 	} {
-		got, err := choose("opc.tcp://plc:4840", row.offered, row.security)
+		words := append(strings.Split(row.security, ","), "", "", "")
+		login := anon
+		if words[3] != "" {
+			login = user
+		}
+		got, err := choose("opc.tcp://plc:4840", row.offered, Options{Security: words[0], Policy: words[1], Mode: words[2]}, login)
 		if row.wrong != "" {
 			says(t, row.name, err, row.wrong)
 		} else if err != nil || got != row.want {
@@ -349,7 +363,7 @@ func TestReasons(t *testing.T) {
 		{syscall.ECONNREFUSED, nil, "refuses connections", "\n"},
 		{io.EOF, nil, "own.der|BadSecurityChecksFailed", "\n"},
 	} {
-		err := refused("opc.tcp://plc:4840", secure, row.all, "own.der", row.err)
+		err := refused("opc.tcp://plc:4840", secure, row.all, "own.der", &login{kind: ua.UserTokenTypeAnonymous}, row.err)
 		says(t, fmt.Sprint(row.err), err, row.want)
 		if strings.Contains(err.Error(), row.not) {
 			t.Errorf("%v: %q has %q", row.err, err, row.not)

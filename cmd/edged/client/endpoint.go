@@ -25,6 +25,9 @@ const defaultPort = "4840"
 // Securities are the words of Options.Security: auto takes the most secure endpoint that is offered.
 var Securities = []string{"auto", "none", "sign", "encrypt"}
 
+// Modes are the words of Options.Mode.
+var Modes = []string{"None", "Sign", "SignAndEncrypt"}
+
 // policies are the security policies that the library can speak, the most secure first.
 var policies = []string{
 	ua.SecurityPolicyURIAes256Sha256RsaPss, ua.SecurityPolicyURIAes128Sha256RsaOaep, ua.SecurityPolicyURIBasic256Sha256,
@@ -94,15 +97,25 @@ func discover(ctx context.Context, url string, timeout time.Duration) (list []*u
 
 // choose takes the most secure endpoint of those that fit. Nothing less secure is tried when it fails: who wants less
 // says so.
-func choose(url string, endpoints []*ua.EndpointDescription, security string) (*ua.EndpointDescription, error) {
+func choose(url string, endpoints []*ua.EndpointDescription, o Options, login ua.UserTokenType) (*ua.EndpointDescription, error) {
 	modes := map[string][]ua.MessageSecurityMode{
 		"auto":    {ua.MessageSecurityModeSignAndEncrypt, ua.MessageSecurityModeSign, ua.MessageSecurityModeNone},
 		"none":    {ua.MessageSecurityModeNone},
 		"sign":    {ua.MessageSecurityModeSign},
 		"encrypt": {ua.MessageSecurityModeSignAndEncrypt},
-	}[security]
+	}[o.Security]
 	if modes == nil {
-		return nil, mistake("--security %s: it is one of %s", security, strings.Join(Securities, ", "))
+		return nil, mistake("--security %s: it is one of %s", o.Security, strings.Join(Securities, ", "))
+	}
+	if o.Mode != "" {
+		if !slices.Contains(Modes, o.Mode) {
+			return nil, mistake("--mode %s: it is one of %s", o.Mode, strings.Join(Modes, ", "))
+		}
+		modes = []ua.MessageSecurityMode{ua.MessageSecurityModeFromString(o.Mode)}
+	}
+	only := ua.FormatSecurityPolicyURI(o.Policy)
+	if o.Policy != "" && only != ua.SecurityPolicyURINone && !slices.Contains(policies, only) {
+		return nil, mistake("--policy %s: this client knows None, Aes256_Sha256_RsaPss, Aes128_Sha256_RsaOaep, Basic256Sha256, Basic256 and Basic128Rsa15", o.Policy)
 	}
 	for _, mode := range modes {
 		wanted := policies
@@ -110,22 +123,36 @@ func choose(url string, endpoints []*ua.EndpointDescription, security string) (*
 			wanted = []string{ua.SecurityPolicyURINone}
 		}
 		for _, policy := range wanted {
+			if o.Policy != "" && policy != only {
+				continue
+			}
 			for _, ep := range endpoints {
-				if usable(ep) && ep.SecurityMode == mode && ep.SecurityPolicyURI == policy && anonymous(ep) {
+				if usable(ep) && ep.SecurityMode == mode && ep.SecurityPolicyURI == policy && takes(ep, login) {
 					return ep, nil
 				}
 			}
 		}
 	}
-	return nil, fmt.Errorf("%s offers no endpoint for --security %s and a client without a user; it offers %s", url, security, offers(endpoints))
+	asked := "--security " + o.Security
+	if o.Policy != "" {
+		asked += " --policy " + o.Policy
+	}
+	if o.Mode != "" {
+		asked += " --mode " + o.Mode
+	}
+	who := map[ua.UserTokenType]string{
+		ua.UserTokenTypeAnonymous: "a client without a user", ua.UserTokenTypeUserName: "a user with a password", ua.UserTokenTypeCertificate: "a user with a certificate",
+	}[login]
+	return nil, fmt.Errorf("%s offers no endpoint for %s and %s; it offers %s", url, asked, who, offers(endpoints))
 }
 
 func usable(ep *ua.EndpointDescription) bool {
 	return ep != nil && (ep.TransportProfileURI == "" || ep.TransportProfileURI == binaryTransport)
 }
 
-func anonymous(ep *ua.EndpointDescription) bool {
-	return slices.ContainsFunc(ep.UserIdentityTokens, func(t *ua.UserTokenPolicy) bool { return t != nil && t.TokenType == ua.UserTokenTypeAnonymous })
+// takes reports whether an endpoint takes a kind of token.
+func takes(ep *ua.EndpointDescription, kind ua.UserTokenType) bool {
+	return slices.ContainsFunc(ep.UserIdentityTokens, func(t *ua.UserTokenPolicy) bool { return t != nil && t.TokenType == kind })
 }
 
 // endpointName is the policy and mode of an endpoint, such as Basic256Sha256 SignAndEncrypt.
@@ -204,7 +231,7 @@ func explain(server string, err error) error {
 }
 
 // refused says why a server that was reached opened no session.
-func refused(url string, ep *ua.EndpointDescription, all []*ua.EndpointDescription, own string, err error) error {
+func refused(url string, ep *ua.EndpointDescription, all []*ua.EndpointDescription, own string, login *login, err error) error {
 	var code ua.StatusCode
 	switch ok := errors.As(err, &code); {
 	case !ok && own != "" && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
@@ -222,13 +249,16 @@ func refused(url string, ep *ua.EndpointDescription, all []*ua.EndpointDescripti
 		}
 		way := ""
 		if slices.ContainsFunc(all, func(e *ua.EndpointDescription) bool {
-			return usable(e) && e.SecurityMode == ua.MessageSecurityModeNone && anonymous(e)
+			return usable(e) && e.SecurityMode == ua.MessageSecurityModeNone && takes(e, login.kind)
 		}) {
 			way = "; or go without security: --security none"
 		}
 		return fmt.Errorf("%s does not trust this client's certificate (%s): copy %s into the server's trusted certificates (on an edged gateway it waits in DIR/pki/rejected: move it to DIR/pki/trusted) and try again%s",
 			url, StatusName(code), own, way)
-	case ua.StatusBadIdentityTokenRejected, ua.StatusBadIdentityTokenInvalid, ua.StatusBadUserAccessDenied:
+	case ua.StatusBadIdentityTokenRejected, ua.StatusBadIdentityTokenInvalid, ua.StatusBadUserAccessDenied, ua.StatusBadUserSignatureInvalid:
+		if login.kind != ua.UserTokenTypeAnonymous {
+			return fmt.Errorf("%s does not let %s in (%s): check name and secret; after some wrong ones a server may refuse right ones for a while", url, login.name, StatusName(code))
+		}
 		return fmt.Errorf("%s lets nobody in without a user (%s): allow it there (on an edged gateway server.security.anonymous: read or write)", url, StatusName(code))
 	case ua.StatusBadTooManySessions, ua.StatusBadTCPNotEnoughResources, ua.StatusBadResourceUnavailable:
 		return fmt.Errorf("%s has no room for one more client (%s): end one, or try again later", url, StatusName(code))
