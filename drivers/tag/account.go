@@ -1,6 +1,9 @@
 package tag
 
-import "sync/atomic"
+import (
+	"math"
+	"sync/atomic"
+)
 
 // Budget is an Account with a fixed limit in bytes.
 type Budget struct {
@@ -22,3 +25,11 @@ func (b *Budget) Give(n int) { b.used.Add(int64(-n)) }
 
 // Used is how many bytes are taken.
 func (b *Budget) Used() int64 { return b.used.Load() }
+
+// Left is how many bytes there are to take; without a limit, more than anybody asks for.
+func (b *Budget) Left() int64 {
+	if b.Limit <= 0 {
+		return math.MaxInt64
+	}
+	return max(0, b.Limit-b.used.Load())
+}

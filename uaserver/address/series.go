@@ -8,9 +8,9 @@ import (
 	"edged/uaserver/wire"
 )
 
-// slotBytes is what one slot of a Series is charged to its account: a tag.Sample. What its value holds beside itself is
+// SlotBytes is what one slot of a Series is charged to its account: a tag.Sample. What its value holds beside itself is
 // charged when it is there.
-const slotBytes = 40
+const SlotBytes = 40
 
 // Block groups the Series of variables that change together, such as those of one device. Its counter tells a reader
 // of many Series that none of them moved, without a look at each.
@@ -359,7 +359,7 @@ func (s *Series) Reserve(queue int) (granted int) {
 
 // charge takes the bytes of a larger queue from the account. The one slot that every variable has is not charged.
 func (l *log) charge(a tag.Account, queue int) bool {
-	more := (queue - max(1, l.queue)) * slotBytes
+	more := (queue - max(1, l.queue)) * SlotBytes
 	return more <= 0 || a == nil || a.Take(more)
 }
 
@@ -388,7 +388,7 @@ func (s *Series) Release(granted int) {
 		queue = int(l.needs[n-1].queue)
 	}
 	if a != nil {
-		a.Give((max(1, l.queue) - max(1, queue)) * slotBytes)
+		a.Give((max(1, l.queue) - max(1, queue)) * SlotBytes)
 	}
 	l.queue = queue
 	if size := max(1, queue); len(l.ring) > size {

@@ -81,7 +81,7 @@ func TestSeriesAgainstReference(t *testing.T) {
 }
 
 func TestSeriesAccount(t *testing.T) {
-	budget := &tag.Budget{Limit: 20 * slotBytes}
+	budget := &tag.Budget{Limit: 20 * SlotBytes}
 	s := NewBlock(budget).New(nil)
 	if got := s.Reserve(10); got != 10 {
 		t.Fatalf("granted %d of 10", got)
@@ -108,7 +108,7 @@ func TestSeriesAccount(t *testing.T) {
 // TestSeriesChargesTexts: texts in a queue are on the account too. Without room for them the oldest go, and are lost to
 // their readers; the newest is always there.
 func TestSeriesChargesTexts(t *testing.T) {
-	budget := &tag.Budget{Limit: 99*slotBytes + 3500}
+	budget := &tag.Budget{Limit: 99*SlotBytes + 3500}
 	s := NewBlock(budget).New(nil)
 	if got := s.Reserve(100); got != 100 {
 		t.Fatalf("granted %d", got)

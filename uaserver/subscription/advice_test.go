@@ -107,8 +107,8 @@ func TestAdvice(t *testing.T) {
 			"client scada-2, subscription ID: 10 messages are not acknowledged, of at most 10 that are kept for Republish: " +
 				"acknowledge each with the next Publish request"},
 		{"memory", Config{Account: &tag.Budget{Limit: 700}}, Parameters{}, func(i *ItemRequest) { i.Queue = 6 },
-			func(c *tester, v *variable, _ uint32) { c.publish(20); fives(c, v, 3) }, 10,
-			"client scada-2, subscription ID: no memory is left to keep messages for Republish, of which 5 are not acknowledged: " +
+			func(c *tester, v *variable, _ uint32) { c.publish(20); fives(c, v, 3) }, 13,
+			"client scada-2, subscription ID: no memory is left to keep messages for Republish, of which 2 are not acknowledged: " +
 				"acknowledge each with the next Publish request, or raise limits.memory"},
 		{"lifetime", Config{}, Parameters{Publishing: 1000, KeepAlive: 1, Lifetime: 3}, func(i *ItemRequest) { i.Queue = 100 },
 			func(c *tester, v *variable, _ uint32) { fives(c, v, 3); sleep(time.Second) }, 15,

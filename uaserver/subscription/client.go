@@ -73,6 +73,8 @@ type Client struct {
 	answer  Response
 	closed  bool  // the session has ended
 	heard   int64 // when the last Publish request came
+	kept    int   // bytes of messages for Republish, on Config.Account
+	queues  int   // bytes that its items' queues may take of Config.Queues
 	worries *worries
 }
 

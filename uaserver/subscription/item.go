@@ -250,6 +250,7 @@ func (s *Subscription) create(p *plan, r *ItemRequest, reads []address.ReadItem,
 	it.handle = r.Handle
 	it.flags = used | modes[r.Mode]
 	if p.plain {
+		s.client.bound(p, address.SlotBytes, 0)
 		p.queue = p.reserve(p.series)
 	}
 	ok := true
@@ -257,12 +258,14 @@ func (s *Subscription) create(p *plan, r *ItemRequest, reads []address.ReadItem,
 		p.set.queue = int32(p.queue)
 		it.set, ok = s.settings.get(&p.set)
 		it.series = p.series
+		s.reserved(placesOf(p.queue))
 	} else {
 		ok = s.createOwn(it, slot, p, r.Range)
 	}
 	if !ok {
 		if p.plain {
 			p.series.Release(p.queue)
+			s.reserved(-placesOf(p.queue))
 		}
 		s.vacate(slot)
 		return ItemResult{Status: ua.StatusBadTooManyMonitoredItems}
@@ -324,6 +327,7 @@ func (s *Subscription) createOwn(it *item, slot uint32, p *plan, text string) bo
 		return false
 	}
 	o.setRange(text, p.part)
+	s.client.bound(p, entryBytes, 0)
 	p.set.queue = int32(p.reserveOwn(o))
 	var ok bool
 	if o.set, ok = s.settings.get(&p.set); !ok {
@@ -333,6 +337,7 @@ func (s *Subscription) createOwn(it *item, slot uint32, p *plan, text string) bo
 	}
 	it.set = o.set
 	it.flags |= owned
+	s.reserved(o.charged)
 	s.attach(o)
 	if n := len(s.freeOwns); n > 0 {
 		it.cursor = uint64(s.freeOwns[n-1])
@@ -349,7 +354,8 @@ func (s *Subscription) createOwn(it *item, slot uint32, p *plan, text string) bo
 func (s *Subscription) attach(o *own) {
 	switch o.how {
 	case walked:
-		o.reserved = o.series.Reserve(walkedRing)
+		o.reserved = o.series.Reserve(s.client.walkedRing(int(s.settings.list[o.set].queue)))
+		s.reserved(placesOf(o.reserved))
 		o.series.Watch(s)
 	case sampled:
 		o.reserved = o.series.Reserve(1)
@@ -360,6 +366,7 @@ func (s *Subscription) attach(o *own) {
 func (s *Subscription) detach(o *own) {
 	if o.how == walked {
 		o.series.Unwatch(s)
+		s.reserved(-placesOf(o.reserved))
 	}
 	if o.series != nil {
 		o.series.Release(o.reserved)
@@ -493,12 +500,15 @@ func (s *Subscription) deleteItem(slot uint32) {
 		o.clear()
 		s.detach(o)
 		o.account.Give(o.charged)
+		s.reserved(-o.charged)
 		s.client.engine.cfg.Account.Give(ownBytes)
 		o.node = nil // a reading that is under way is for nobody
 		s.owns[it.cursor] = nil
 		s.freeOwns = append(s.freeOwns, uint32(it.cursor))
 	} else {
-		it.series.Release(int(s.settings.list[it.set].queue))
+		queue := int(s.settings.list[it.set].queue)
+		it.series.Release(queue)
+		s.reserved(-placesOf(queue))
 	}
 	s.settings.put(it.set)
 	s.dropTriggers(slot)

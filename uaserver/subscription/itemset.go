@@ -140,6 +140,8 @@ func (s *Subscription) modify(slot uint32, times uint8, r *ModifyRequest, now in
 // modifyPlain changes an item that needs no queue of its own. What the shorter of the old and the new queue does not
 // hold is lost now; the next message marks it.
 func (s *Subscription) modifyPlain(it *item, slot uint32, p *plan) bool {
+	old := int(s.settings.list[it.set].queue)
+	s.client.bound(p, address.SlotBytes, placesOf(old))
 	granted := p.reserve(it.series)
 	p.set.queue = int32(granted)
 	set, ok := s.settings.get(&p.set)
@@ -147,7 +149,6 @@ func (s *Subscription) modifyPlain(it *item, slot uint32, p *plan) bool {
 		it.series.Release(granted)
 		return false
 	}
-	old := int(s.settings.list[it.set].queue)
 	keep := min(old, granted)
 	if n := it.series.Head() - it.cursor; it.flags&sampling != 0 && n > uint64(keep) {
 		it.cursor += n - uint64(keep)
@@ -160,6 +161,7 @@ func (s *Subscription) modifyPlain(it *item, slot uint32, p *plan) bool {
 		it.flags &^= gapped
 	}
 	it.series.Release(old)
+	s.reserved(placesOf(granted) - placesOf(old))
 	s.settings.put(it.set)
 	it.set = set
 	return true
@@ -210,6 +212,7 @@ func (s *Subscription) modifyToOwn(it *item, slot uint32, p *plan) bool {
 		t.mark = o.Queued
 	}
 	series.Release(old)
+	s.reserved(-placesOf(old))
 	s.settings.put(before)
 	return true
 }
@@ -240,7 +243,10 @@ func (s *Subscription) modifyOwn(it *item, o *own, p *plan) bool {
 	if o.how == walked && it.flags&sampling != 0 {
 		s.walkOne(o) // what has passed is judged by the settings under which it did
 	}
+	charged := o.charged
+	s.client.bound(p, entryBytes, charged)
 	p.set.queue = int32(p.reserveOwn(o))
+	defer func() { s.reserved(o.charged - charged) }()
 	set, ok := s.settings.get(&p.set)
 	if !ok {
 		o.reserve(int(s.settings.list[o.set].queue))

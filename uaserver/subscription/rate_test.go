@@ -71,14 +71,15 @@ func TestRaise(t *testing.T) {
 	}
 	bubble(t, "without room the size that was asked for is kept", func(t *testing.T) {
 		const slot = 40 // what address charges for a place
-		r := newRig(t, Config{Raise: true, Account: &tag.Budget{Limit: ownBytes + 20*entryBytes}})
+		r := newRig(t, Config{Raise: true, Account: &tag.Budget{Limit: ownBytes + 40*entryBytes}})
 		r.block = address.NewBlock(&tag.Budget{Limit: 20 * slot})
 		v := r.variable(100)
 		c := r.client()
 		sub := c.subscribe(Parameters{Publishing: 10_000})
 		plain, newest := plainItem(v, 15), plainItem(v, 15) // 101 are needed
 		newest.Oldest = false
-		got := c.monitor(sub, plain, newest)
+		d := r.client() // each may have half of what is left
+		got := append(c.monitor(sub, plain), d.monitor(d.subscribe(Parameters{Publishing: 10_000}), newest)...)
 		if got[0].Queue < 15 || got[0].Queue > 21 || got[1].Queue < 15 || got[1].Queue > 21 {
 			t.Fatalf("granted %d and %d of 15", got[0].Queue, got[1].Queue)
 		}

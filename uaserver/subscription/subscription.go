@@ -54,6 +54,7 @@ type Subscription struct {
 	owns     []*own
 	freeOwns []uint32
 	blocks   []seen
+	queues   int  // bytes that its items' queues may take of Config.Queues
 	mixed    bool // there are items whose block is not in blocks
 
 	held    []held // messages for Republish, oldest first
@@ -289,16 +290,20 @@ func (s *Subscription) keep(h held) {
 		s.evict(false)
 	}
 	h.charged = cap(h.message)
-	for !cfg.Account.Take(h.charged) {
-		s.client.shed()
-		if cfg.Account.Take(h.charged) {
-			break
+	for c := s.client; !c.takeKept(h.charged); {
+		if len(c.spare) > 0 {
+			c.shed()
+			continue
 		}
+		of := s
 		if len(s.held) == 0 {
+			of = c.fullest()
+		}
+		if of == nil {
 			s.giveUp(&h, true)
 			return
 		}
-		s.evict(true)
+		of.evict(true)
 	}
 	s.held = append(s.held, h)
 	if len(s.held) > cfg.Held/2 {
@@ -322,7 +327,7 @@ func (s *Subscription) giveUp(h *held, memory bool) {
 
 // drop forgets the i-th kept message.
 func (s *Subscription) drop(i int) {
-	s.client.engine.cfg.Account.Give(s.held[i].charged)
+	s.client.giveKept(s.held[i].charged)
 	s.client.recycle(s.held[i].message)
 	copy(s.held[i:], s.held[i+1:])
 	s.held[len(s.held)-1] = held{}

@@ -109,6 +109,12 @@ func (s *Subscription) move(from, to *Client) {
 	s.client = to
 	s.home.Store(to)
 	to.subs[s.id] = s
+	for i := range s.held {
+		from.kept -= s.held[i].charged
+		to.kept += s.held[i].charged
+	}
+	from.queues -= s.queues
+	to.queues += s.queues
 	e := to.engine
 	e.mu.Lock()
 	e.moves++
