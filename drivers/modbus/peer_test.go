@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
+	"fmt"
 	"net"
 	"sync"
 	"testing"
@@ -79,18 +81,39 @@ func (p *peer) serve(c net.Conn) {
 
 // answer is the proper frame of the device that the request is for.
 func (p *peer) answer(adu []byte) []byte {
-	if p.framing == TCP {
-		device := p.units[adu[6]]
-		if device == nil {
-			return nil
-		}
-		return tcpADU(binary.BigEndian.Uint16(adu), adu[6], device(adu[7:]))
-	}
-	device := p.units[adu[0]]
+	unit, pdu := p.unwrap(adu)
+	device := p.units[unit]
 	if device == nil {
 		return nil
 	}
-	return rtuADU(adu[0], device(adu[1:len(adu)-2]))
+	return p.wrap(adu, device(pdu))
+}
+
+// unwrap is the unit and the PDU of a request.
+func (p *peer) unwrap(adu []byte) (unit byte, pdu []byte) {
+	switch p.framing {
+	case TCP:
+		return adu[6], adu[mbapSize:]
+	case ASCII:
+		plain, err := hex.DecodeString(string(adu[1 : len(adu)-2]))
+		if err != nil || lrc(plain) != 0 {
+			panic(fmt.Sprintf("%q is no request", adu))
+		}
+		return plain[0], plain[1 : len(plain)-1]
+	}
+	return adu[0], adu[1 : len(adu)-2]
+}
+
+// wrap is the frame of a PDU that answers a request.
+func (p *peer) wrap(request, pdu []byte) []byte {
+	unit, _ := p.unwrap(request)
+	switch p.framing {
+	case TCP:
+		return tcpADU(binary.BigEndian.Uint16(request), unit, pdu)
+	case ASCII:
+		return appendASCII(nil, append([]byte{unit}, pdu...))
+	}
+	return rtuADU(unit, pdu)
 }
 
 func tcpADU(transaction uint16, unit byte, pdu []byte) []byte {

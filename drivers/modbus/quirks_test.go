@@ -172,7 +172,7 @@ func TestQuirks(t *testing.T) {
 					eventually(t, "the quirk is known, and the device does not work", func() bool { return row.cured(s) })
 					return
 				}
-				time.Sleep(500 * time.Millisecond)
+				time.Sleep(250 * time.Millisecond)
 				if row.cured(s) {
 					t.Error("the device works without its quirk being known: the row shows nothing")
 				}
