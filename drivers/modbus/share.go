@@ -40,7 +40,7 @@ func (s *Shared) Open(ctx context.Context) (port.Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.conn = &sharedConn{port: p, asks: map[uint16]*sharedPort{}}
+	s.conn = &sharedConn{port: p, writing: make(chan struct{}, 1), asks: map[uint16]*sharedPort{}}
 	own := s.conn.join()
 	go s.conn.read()
 	return own, nil
@@ -50,7 +50,7 @@ func (s *Shared) Open(ctx context.Context) (port.Port, error) {
 type sharedConn struct {
 	port port.Port
 
-	writing sync.Mutex // one request at a time
+	writing chan struct{} // of one entry: one request at a time
 
 	mu     sync.Mutex // guards the fields below, and those of every sharedPort
 	links  int        // that use it
@@ -192,8 +192,10 @@ func (p *sharedPort) Write(b []byte) (int, error) {
 	}
 	var out [maxTCPFrame]byte
 	copy(out[:], b)
-	c.writing.Lock()
-	defer c.writing.Unlock()
+	if !p.turn() {
+		return 0, os.ErrDeadlineExceeded
+	}
+	defer func() { <-c.writing }()
 	c.mu.Lock()
 	if err := c.failed; err != nil || p.closed {
 		c.mu.Unlock()
@@ -220,6 +222,31 @@ func (p *sharedPort) Write(b []byte) (int, error) {
 		c.end(err) // half a request: what follows would be taken for its rest
 	}
 	return n, err
+}
+
+// turn waits until no other link writes, and not beyond the deadline: a peer that does not read holds up whoever writes.
+func (p *sharedPort) turn() bool {
+	c := p.conn
+	select {
+	case c.writing <- struct{}{}:
+		return true
+	default:
+	}
+	c.mu.Lock()
+	until := p.deadline
+	c.mu.Unlock()
+	if until.IsZero() {
+		c.writing <- struct{}{}
+		return true
+	}
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case c.writing <- struct{}{}:
+		return true
+	case <-t.C:
+		return false
+	}
 }
 
 // writeUntil bounds the write that follows; the reader waits without a bound.
