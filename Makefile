@@ -7,7 +7,7 @@ BENCH   ?= .
 
 LDFLAGS = -s -w -X main.version=$(VERSION)
 
-.PHONY: all build build-arm64 run test race fuzz bench soak loss-hour lint generate generate-check interop cover clean
+.PHONY: all build build-arm64 run test race fuzz bench gates soak loss-hour lint generate generate-check interop cover clean
 
 all: build
 
@@ -38,6 +38,21 @@ fuzz:
 
 bench:
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+# Every workload with a gate, without and with encryption, from memory and from the field, for GATE_TIME each.
+GATE_TIME ?= 60s
+gates: build
+	@failed=0; \
+	gate() { echo "$$ edged bench $$*"; ./bin/edged bench "$$@" || failed=1; echo; }; \
+	for w in load-sessions load-subscribe load-subscribe-queued harness-sub harness-counters; do \
+		for s in None Basic256Sha256; do \
+			gate $$w --security $$s --rounds 1 --duration $(GATE_TIME); \
+			gate $$w --security $$s --rounds 1 --duration $(GATE_TIME) --field modbus; \
+		done; \
+	done; \
+	gate harness-sub --queue 2 --rounds 1 --duration $(GATE_TIME); \
+	gate two-way --duration $(GATE_TIME); \
+	exit $$failed
 
 # A minute of 1,000 counters over Modbus and OPC UA: each change counted, in order, with the processor time it took.
 soak:

@@ -54,7 +54,7 @@ func TestBench(t *testing.T) {
 	var rows []row
 	for _, name := range bench.Workloads() {
 		rows = append(rows, row{name, []string{"--sessions", "2"}})
-		if name == "load-subscribe" || name == "harness-counters" {
+		if name == "load-subscribe-queued" || name == "harness-counters" {
 			rows = append(rows, row{name, []string{"--sessions", "2", "--field", "modbus"}})
 		}
 		if name == "load-subscribe-queued" || name == "load-sessions" {

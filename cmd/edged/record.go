@@ -64,8 +64,8 @@ func (r *recorder) apply(table *tag.Table) {
 }
 
 // bringBack gives tags their last values: the retained ones as they were, and those of devices as uncertain until their
-// device has answered. It is for all tags, or for those that are new.
-func (r *recorder) bringBack(table *tag.Table, f *field, added []tag.Ref) {
+// device has answered. It is for all tags, or for those that are new alone, of which there may be none.
+func (r *recorder) bringBack(table *tag.Table, f *field, all bool, added []tag.Ref) {
 	if r.store == nil {
 		return
 	}
@@ -77,7 +77,7 @@ func (r *recorder) bringBack(table *tag.Table, f *field, added []tag.Ref) {
 	for _, v := range r.store.Last() {
 		t := table.Tag(v.Ref)
 		switch {
-		case t == nil || added != nil && !fresh[v.Ref]:
+		case t == nil || !all && !fresh[v.Ref]:
 		case t.Retain:
 			if d, ok := f.devices[t.Device].Immediate.(*memory.Device); ok {
 				d.Restore(v) // not one of another type

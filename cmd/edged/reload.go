@@ -96,7 +96,7 @@ func (g *gateway) reload(next *site) error {
 		return err
 	}
 	g.recorder.apply(table)
-	g.recorder.bringBack(table, f, tags.Added)
+	g.recorder.bringBack(table, f, false, tags.Added)
 	change.Apply()
 	if err := g.lines.apply(); err != nil {
 		g.log.Error("the nodes of the buses are those of before", "error", err)

@@ -123,7 +123,7 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 		return nil, err
 	}
 	g.config.Store(&generation{number: 1, at: g.since, notes: s.Notes, table: table, field: f, access: s.access()})
-	g.recorder.bringBack(table, f, nil)
+	g.recorder.bringBack(table, f, true, nil)
 	g.tags.Join(g.fleet)
 	g.lines = &busNodes{space: g.space, buses: g.Buses, devices: g.Devices}
 	if err := g.lines.apply(); err != nil {

@@ -169,7 +169,10 @@ func TestLastValuesComeBackUncertain(t *testing.T) {
 	second := openRecorder(site, dir, table, log)
 	defer second.close(context.Background())
 	second.tags, got = r.tags, nil
-	second.bringBack(table, &field{}, nil)
+	if second.bringBack(table, &field{}, false, nil); len(got) != 0 {
+		t.Fatalf("a reload without new tags published %v", got)
+	}
+	second.bringBack(table, &field{}, true, nil)
 	if len(got) != 1 || got[0].Status != tag.UncertainNoCommunicationLastUsableValue || got[0].Value.Bits() != 7 || got[0].At != at {
 		t.Fatalf("came back as %v", got)
 	}
