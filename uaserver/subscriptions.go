@@ -182,7 +182,8 @@ func (s *Server) transferSubscriptions(c *call) {
 		c.fault(code)
 		return
 	}
-	if most := s.engine.MaxAvailable(); !c.fits(min(len(list), s.cfg.Subscription.Subscriptions), 4*most) {
+	const each = 8 + 4*4 // bytes of a result, with a few messages more than there are now
+	if n := len(list)*each + 4*s.engine.Available(list); !c.fits(n, 1) {
 		c.fault(ua.StatusBadResponseTooLarge)
 		return
 	}

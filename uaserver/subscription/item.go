@@ -174,7 +174,7 @@ func (e *Engine) plan(r *ItemRequest, rights address.Rights, publishing time.Dur
 	}
 	if r.Range != "" {
 		var err error
-		if p.part, err = address.ParseRange(r.Range); err != nil || len(r.Range) > maxRange || r.Attribute != ua.AttributeIDValue {
+		if p.part, err = address.ParseRange(r.Range); err != nil || len(r.Range) > maxRange {
 			p.status = ua.StatusBadIndexRangeInvalid
 			return p
 		}

@@ -48,7 +48,7 @@ func TestCreateItems(t *testing.T) {
 			{"no such mode", with(v, func(i *ItemRequest) { i.Mode = 3 }), ua.StatusBadMonitoringModeInvalid},
 			{"nonsense range", with(v, func(i *ItemRequest) { i.Range = "2:1" }), ua.StatusBadIndexRangeInvalid},
 			{"range of a thousand dimensions", with(v, func(i *ItemRequest) { i.Range = strings.Repeat("1,", 999) + "1" }), ua.StatusBadIndexRangeInvalid},
-			{"range of a name", with(v, func(i *ItemRequest) { i.Attribute, i.Range = ua.AttributeIDDisplayName, "1" }), ua.StatusBadIndexRangeInvalid},
+			{"nonsense range of a name", with(v, func(i *ItemRequest) { i.Attribute, i.Range = ua.AttributeIDDisplayName, "1:" }), ua.StatusBadIndexRangeInvalid},
 			{"event filter", with(v, func(i *ItemRequest) { i.FilterType = wire.NumericID(0, id.EventFilter_Encoding_DefaultBinary) }), ua.StatusBadFilterNotAllowed},
 			{"aggregate filter", with(v, func(i *ItemRequest) { i.FilterType = wire.NumericID(0, id.AggregateFilter_Encoding_DefaultBinary) }), ua.StatusBadMonitoredItemFilterUnsupported},
 			{"no filter", with(v, func(i *ItemRequest) { i.FilterType = wire.NumericID(2, 7) }), ua.StatusBadMonitoredItemFilterInvalid},

@@ -35,8 +35,18 @@ type TransferResult struct {
 	Available []uint32 // AvailableSequenceNumbers
 }
 
-// MaxAvailable is how many AvailableSequenceNumbers a result has at most.
-func (e *Engine) MaxAvailable() int { return e.cfg.Held }
+// Available is how many messages Subscriptions keep for Republish, all together: what results of their transfer have to
+// hold.
+func (e *Engine) Available(ids []uint32) (n int) {
+	for _, id := range ids {
+		if s := e.find(id); s != nil {
+			c := s.lock()
+			n += len(s.held)
+			c.mu.Unlock()
+		}
+	}
+	return n
+}
 
 // Transfer takes over Subscriptions of other sessions (Part 4, 5.14.7), one result each, and calls reply before anything
 // of them is published. With initial, what their items sent last is sent again. The status returned, Good or
