@@ -23,18 +23,18 @@ func (p *peer) transfer(sub uint32, initial bool) *ua.TransferResult {
 
 // TestTransferOnTheWire is 5.14.7 between sessions of one application over signed channels, of users, and of neither.
 func TestTransferOnTheWire(t *testing.T) {
-	anna := func(f *fixture) *peer {
+	anna := func(t *testing.T, f *fixture) *peer {
 		p, code := f.try(t, "anna", "open sesame", nil)
 		if code != ua.StatusGood {
 			t.Fatal(code)
 		}
 		return p
 	}
-	signed := func(f *fixture) *peer { p, _ := f.loginSecurely(t); return p }
-	unsigned := func(f *fixture) *peer { return f.login(t) }
+	signed := func(t *testing.T, f *fixture) *peer { p, _ := f.loginSecurely(t); return p }
+	unsigned := func(t *testing.T, f *fixture) *peer { return f.login(t) }
 	for _, row := range []struct {
 		name     string
-		from, to func(f *fixture) *peer
+		from, to func(t *testing.T, f *fixture) *peer
 		want     ua.StatusCode
 	}{
 		{"anonymous, over None", unsigned, unsigned, ua.StatusBadUserAccessDenied},
@@ -45,7 +45,7 @@ func TestTransferOnTheWire(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			f := start(t, func(c *Config) { c.Users = plantUsers(t) })
-			a, b := row.from(f), row.to(f)
+			a, b := row.from(t, f), row.to(t, f)
 			sub := a.subscribe("boiler.counter", 3000)
 			a.post(publishRequest())
 			if v := values(a.published()); !slices.Equal(v, []uint32{0}) {
@@ -86,9 +86,9 @@ func TestTransferOnTheWire(t *testing.T) {
 // TestSubscriptionOutlivesSession: closed with DeleteSubscriptions false, or timed out, a session leaves its
 // Subscriptions to the next one.
 func TestSubscriptionOutlivesSession(t *testing.T) {
-	end := map[string]func(f *fixture, p *peer){
-		"closed": func(_ *fixture, p *peer) { must[*ua.CloseSessionResponse](p, &ua.CloseSessionRequest{}) },
-		"timed out": func(f *fixture, p *peer) {
+	end := map[string]func(t *testing.T, f *fixture, p *peer){
+		"closed": func(_ *testing.T, _ *fixture, p *peer) { must[*ua.CloseSessionResponse](p, &ua.CloseSessionRequest{}) },
+		"timed out": func(t *testing.T, f *fixture, p *peer) {
 			p.Close()
 			waitFor(t, "the session to end", func() bool { return f.Stats().Sessions.TimedOut == 1 })
 		},
@@ -102,7 +102,7 @@ func TestSubscriptionOutlivesSession(t *testing.T) {
 			})
 			a, _ := f.loginSecurely(t)
 			sub := a.subscribe("boiler.counter", 3000)
-			end(f, a)
+			end(t, f, a)
 			f.count(t, 1, 50)
 			b, _ := f.loginSecurely(t)
 			if r := b.transfer(sub, false); r.StatusCode != ua.StatusGood {
