@@ -1,5 +1,5 @@
 #!/bin/sh
-# Brings what the test suites need and this machine lacks: Debian packages, and node-opcua into scripts/interop.
+# Brings what the test suites need and this machine lacks: Debian packages, node-opcua and modbus-serial into scripts/interop.
 # What it could not bring it names; the suites that need it are then left out by scripts/test.sh.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -32,11 +32,11 @@ fi
 lock=scripts/interop/package-lock.json
 stamp=scripts/interop/node_modules/.brought
 if command -v npm >/dev/null 2>&1 && ! cmp -s "$lock" "$stamp"; then
-    echo "setup: installing node-opcua"
+    echo "setup: installing node-opcua and modbus-serial"
     if (cd scripts/interop && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error); then
         cp "$lock" "$stamp"
     else
-        echo "setup: npm could not install node-opcua into scripts/interop"
+        echo "setup: npm could not install them into scripts/interop"
     fi
 fi
 exit 0

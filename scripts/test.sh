@@ -75,10 +75,11 @@ have socat || lacking="$lacking socat"
 have node || lacking="$lacking node"
 [ -e /usr/include/modbus/modbus.h ] || lacking="$lacking libmodbus-dev"
 [ -e scripts/interop/node_modules/node-opcua-client ] || lacking="$lacking node-opcua"
+[ -e scripts/interop/node_modules/modbus-serial ] || lacking="$lacking modbus-serial"
 if [ -z "$lacking" ]; then
-    suite 'interop: libmodbus, socat, node-opcua' make -s interop
+    suite 'interop: libmodbus, modbus-serial, node-opcua' make -s interop
 else
-    left_out 'interop: libmodbus, socat, node-opcua' "missing:$lacking"
+    left_out 'interop: libmodbus, modbus-serial, node-opcua' "missing:$lacking"
 fi
 
 echo "=== summary$report"

@@ -1,6 +1,7 @@
 //go:build interop
 
-// Package interop runs the gateway between peers of other makes: libmodbus in the field, node-opcua as the client.
+// Package interop runs the gateway between peers of other makes: libmodbus and modbus-serial in the field, node-opcua as
+// the client.
 // It hides how they are started and stopped; `make interop` builds what it needs.
 package interop
 
@@ -380,15 +381,69 @@ func TestLibmodbusTCP(t *testing.T) {
 }
 
 func TestLibmodbusRTU(t *testing.T) {
+	near, far := terminals(t)
+	device := start(t, libmodbusServer(t), "rtu", far, "1")
+	device.await(t, "it is ready", func() bool { return strings.Contains(device.said(), "ready") })
+	exercise(t, device, "rtu://"+near+"?baud=19200&parity=even")
+}
+
+// terminals joins two pseudo terminals, and gives the paths of both ends.
+func terminals(t *testing.T) (near, far string) {
+	t.Helper()
 	dir := t.TempDir()
-	near, far := filepath.Join(dir, "gateway"), filepath.Join(dir, "device")
+	near, far = filepath.Join(dir, "gateway"), filepath.Join(dir, "device")
 	line := start(t, tool(t, "socat", "apt-get install socat"), "pty,raw,echo=0,link="+near, "pty,raw,echo=0,link="+far)
 	line.await(t, "both ends are there", func() bool {
 		_, err1 := os.Stat(near)
 		_, err2 := os.Stat(far)
 		return err1 == nil && err2 == nil
 	})
-	device := start(t, libmodbusServer(t), "rtu", far, "1")
+	return near, far
+}
+
+// modbusSerial starts the device of modbus-serial.
+func modbusSerial(t *testing.T, args ...string) *process {
+	t.Helper()
+	node := tool(t, "node", "install Node.js 20 (apt-get install nodejs)")
+	if _, err := os.Stat("node_modules/modbus-serial"); err != nil {
+		t.Fatal("modbus-serial is missing: run scripts/setup.sh")
+	}
+	device := start(t, node, append([]string{filepath.Join("device", "modbus-serial.mjs")}, args...)...)
 	device.await(t, "it is ready", func() bool { return strings.Contains(device.said(), "ready") })
-	exercise(t, device, "rtu://"+near+"?baud=19200&parity=even")
+	return device
+}
+
+func TestModbusSerialTCP(t *testing.T) {
+	port := freePort(t)
+	exercise(t, modbusSerial(t, "tcp", port), "tcp://127.0.0.1:"+port)
+}
+
+func TestModbusSerialRTU(t *testing.T) {
+	near, far := terminals(t)
+	exercise(t, modbusSerial(t, "rtu", far, "1"), "rtu://"+near+"?baud=19200&parity=even")
+}
+
+// TestIdentification: what a device of another make says of itself stands below its object.
+func TestIdentification(t *testing.T) {
+	port := freePort(t)
+	modbusSerial(t, "tcp", port)
+	endpoint := gateway(t, "run", "--config", siteFile(t, "tcp://127.0.0.1:"+port), "--data", t.TempDir())
+	want := map[string]string{"boiler.$id.Manufacturer": "Acme", "boiler.$id.Model": "Boiler", "boiler.$id.SoftwareRevision": "V2.11"}
+	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
+		args := []string{"read", endpoint, "--json", "--data", certificates}
+		for node := range want {
+			args = append(args, node)
+		}
+		out, _ := exec.Command(edged(t), args...).CombinedOutput()
+		all := true
+		for _, text := range want {
+			all = all && strings.Contains(string(out), `"`+text+`"`)
+		}
+		if all {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the device is not what it says:\n%s", out)
+		}
+	}
 }
