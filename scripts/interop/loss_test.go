@@ -41,14 +41,16 @@ type judge struct {
 	overflow int // values that are missing before an Overflow bit
 	outage   int // values that a device said, and whose answer did not arrive: a bad status stands in their place
 	mixed    int // Overflow bits in an outage, as a machine that is too busy makes them: of those the values cannot be told apart
+	again    int // values that came a second time, by Republish
 	values   int
 }
 
 // heardItem is where the client is with one counter.
 type heardItem struct {
-	at     int  // index into told behind the last value; -1: none yet
-	good   bool // the last notification was
-	outage bool // a bad status came since the last value
+	at     int    // index into told behind the last value; -1: none yet
+	heard  []bool // by index into told
+	good   bool   // the last notification was
+	outage bool   // a bad status came since the last value
 }
 
 // answer notes the counters of one answer. It is called by the device's own goroutine.
@@ -97,6 +99,10 @@ func (j *judge) hear(line string) {
 	for at < len(told) && told[at] != uint32(v) {
 		at++
 	}
+	if at == len(told) && it.again(told, uint32(v)) {
+		j.again++ // a message that came before its link broke, and once more when the client asked what it had missed
+		return
+	}
 	switch {
 	case err != nil || at == len(told):
 		j.bad = append(j.bad, fmt.Sprintf("counter %d: %s comes behind %d of %d values, or never was", n, value, it.at, len(told)))
@@ -113,8 +119,20 @@ func (j *judge) hear(line string) {
 	case at > it.at:
 		j.bad = append(j.bad, fmt.Sprintf("counter %d: %d values are missing before %s, and nothing says so", n, at-it.at, value))
 	}
+	it.heard = append(it.heard, make([]bool, at+1-len(it.heard))...)
+	it.heard[at] = true
 	it.at, it.outage = at+1, false
 	j.values++
+}
+
+// again reports whether a value was heard before.
+func (it *heardItem) again(told []uint32, v uint32) bool {
+	for i, heard := range it.heard {
+		if heard && told[i] == v {
+			return true
+		}
+	}
+	return false
 }
 
 // fresh reports whether the client has the newest values of all counters, or nearly so.
@@ -385,12 +403,15 @@ func TestLossFromOutside(t *testing.T) {
 	if j.mixed == 0 && j.overflow < before || j.overflow > after {
 		t.Errorf("%d values are missing before an Overflow bit, the ledger has %d to %d", j.overflow, before, after)
 	}
+	if most := metric(t, web, "edged_messages_republished_total") * len(j.item) * judgedQueue; j.again > most {
+		t.Errorf("%d values came again, and no more than %d were asked for again", j.again, most)
+	}
 	if n := metric(t, web, "edged_unaccounted"); n != 0 {
 		t.Errorf("unaccounted: %d", n)
 	}
 	if !t.Failed() {
-		t.Logf("%d faults, %d values in order; %d lost by the client, each told by an Overflow bit and counted; %d lost in the field, %d mixed",
-			rounds, j.values, j.overflow, j.outage, j.mixed)
+		t.Logf("%d faults, %d values in order; %d lost by the client, each told by an Overflow bit and counted; %d lost in the field, %d came again, %d mixed",
+			rounds, j.values, j.overflow, j.outage, j.again, j.mixed)
 	}
 }
 

@@ -150,10 +150,13 @@ func (s *Subscription) modifyPlain(it *item, slot uint32, p *plan) bool {
 		return false
 	}
 	keep := min(old, granted)
-	if n := it.series.Head() - it.cursor; it.flags&sampling != 0 && n > uint64(keep) {
-		it.cursor += n - uint64(keep)
-		s.lost(slot, n-uint64(keep), keep)
-		if keep > 1 {
+	if it.flags&sampling != 0 {
+		waiting, lost := it.series.Behind(it.cursor, old)
+		over := waiting - min(waiting, uint64(keep))
+		it.cursor += lost + over
+		s.lost(slot, lost, old)
+		s.lost(slot, over, keep)
+		if keep > 1 && lost+over > 0 {
 			it.flags |= gapped
 		}
 	}

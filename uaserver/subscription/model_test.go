@@ -34,6 +34,16 @@ type modelItem struct {
 	entries    []modelEntry
 	reports    []*modelItem // items that it triggers
 	due        bool         // it was triggered since it last reported
+	ledger     *Counts      // the model's, of all items
+}
+
+// lost counts what a queue of that size gave up.
+func (m *modelItem) lost(n, queue int) {
+	if queue == 1 {
+		m.ledger.Overwritten += uint64(n)
+	} else {
+		m.ledger.Overflowed += uint64(n)
+	}
 }
 
 func (m *modelItem) push(value int64) {
@@ -42,6 +52,10 @@ func (m *modelItem) push(value int64) {
 	}
 	for _, x := range m.reports {
 		x.due = x.due || x.mode == ua.MonitoringModeSampling
+	}
+	m.ledger.New++
+	if len(m.entries) == m.queue {
+		m.lost(1, m.queue)
 	}
 	e := modelEntry{value: value}
 	switch n := len(m.entries); {
@@ -61,6 +75,7 @@ func (m *modelItem) push(value int64) {
 // resize is what ModifyMonitoredItems does to the queue.
 func (m *modelItem) resize(queue int, oldest bool) {
 	if n := len(m.entries); n > queue {
+		m.lost(n-queue, queue)
 		if oldest || queue == 1 {
 			m.entries = m.entries[n-queue:]
 		} else {
@@ -98,8 +113,10 @@ type model struct {
 	subs []*modelSub
 	last []int64 // of each variable
 	cut  bool
-	told map[uint32]int // StatusChangeNotifications to come: of Subscriptions that were transferred
-	turn atomic.Int64   // orders the test's steps and Respond, which never run at once, for the race detector
+	// ledger is what happened to all values; what waits is in the items.
+	ledger Counts
+	told   map[uint32]int // StatusChangeNotifications to come: of Subscriptions that were transferred
+	turn   atomic.Int64   // orders the test's steps and Respond, which never run at once, for the race detector
 }
 
 // Respond compares a message with the model, at the moment when it is sent.
@@ -167,6 +184,7 @@ func (m *model) compare(s *modelSub, got []*ua.MonitoredItemNotification, more b
 			return
 		}
 		it.entries = it.entries[len(have):]
+		m.ledger.Sent += uint64(len(have))
 		if it.mode == ua.MonitoringModeReporting {
 			waiting += len(it.entries)
 			continue
@@ -196,7 +214,7 @@ func (m *model) subscribe() {
 
 func (m *model) create(s *modelSub) {
 	m.handles++
-	it := &modelItem{handle: m.handles, v: m.rnd.IntN(len(m.vars)), queue: 1 + m.rnd.IntN(12), oldest: m.rnd.IntN(3) > 0,
+	it := &modelItem{ledger: &m.ledger, handle: m.handles, v: m.rnd.IntN(len(m.vars)), queue: 1 + m.rnd.IntN(12), oldest: m.rnd.IntN(3) > 0,
 		filtered: m.rnd.IntN(4) == 0, mode: ua.MonitoringMode(m.rnd.IntN(3))}
 	req := plainItem(m.vars[it.v], uint32(it.queue))
 	req.Handle, req.Oldest, req.Mode = it.handle, it.oldest, it.mode
@@ -234,6 +252,7 @@ func (m *model) setMode(s *modelSub, it *modelItem) {
 	it.mode = mode
 	switch {
 	case mode == ua.MonitoringModeDisabled:
+		m.ledger.Disabled += uint64(len(it.entries))
 		it.entries, it.due = nil, false
 	case was == ua.MonitoringModeDisabled:
 		it.push(m.last[it.v])
@@ -245,6 +264,7 @@ func (s *modelSub) again(last []int64) {
 	for _, it := range s.items {
 		if it.mode == ua.MonitoringModeReporting && len(it.entries) == 0 {
 			it.entries = append(it.entries, modelEntry{value: last[it.v]})
+			it.ledger.New++
 		}
 	}
 }
@@ -383,6 +403,7 @@ func (m *model) step() {
 		m.setMode(s, it)
 	case k == 18 && it != nil && m.rnd.IntN(3) == 0:
 		m.DeleteItems(s.id, []uint32{it.id}, make([]ua.StatusCode, 1))
+		m.ledger.Deleted += uint64(len(it.entries))
 		s.forget(it)
 	case k == 20 && m.rnd.IntN(3) == 0:
 		m.transfer()
@@ -414,6 +435,20 @@ func TestModel(t *testing.T) {
 	}
 }
 
+// audit compares the engine's ledger with the model's.
+func (m *model) audit() {
+	want := m.ledger
+	want.Queued = want.New
+	for _, s := range m.subs {
+		for _, it := range s.items {
+			want.Waiting += uint64(len(it.entries))
+		}
+	}
+	if st := m.rig.engine.Stats(); st.Counts != want || st.Unaccounted != 0 {
+		m.Errorf("the ledger has\n%v, off by %d; the model has\n%v", &st.Counts, st.Unaccounted, &want)
+	}
+}
+
 func runModel(t *testing.T, seed uint64) {
 	r := newRig(t, Config{Requests: 1 << 20})
 	m := &model{tester: r.owned(signed), rnd: rand.New(rand.NewPCG(seed, 2)), told: map[uint32]int{}}
@@ -428,6 +463,8 @@ func runModel(t *testing.T, seed uint64) {
 		m.turn.Add(1)
 		m.step()
 		synctest.Wait() // what is due happens before the next step, and not beside it
+		m.turn.Add(1)
+		m.audit()
 		if t.Failed() {
 			return
 		}
