@@ -79,13 +79,13 @@ func (s *Store) round(last bool) error {
 	now := s.cfg.now()
 	fresh, seq := !s.made, s.open.seq
 	rec, what := s.build(tag.TimeOf(now), fresh, last)
-	if rec == nil {
-		defer s.mu.Unlock()
-		return s.fault
-	}
 	due := !fresh && s.due()
 	if due {
 		s.seal(now) // with what is in the record, and no more
+	}
+	if rec == nil {
+		defer s.mu.Unlock()
+		return s.fault
 	}
 	s.mu.Unlock()
 	began := time.Now()
