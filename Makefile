@@ -7,7 +7,7 @@ BENCH   ?= .
 
 LDFLAGS = -s -w -X main.version=$(VERSION)
 
-.PHONY: all build build-arm64 run test race fuzz bench gates soak loss-hour lint generate generate-check interop cover clean
+.PHONY: all build build-arm64 run test race fuzz bench gates soak field-day loss-hour lint generate generate-check interop cover clean
 
 all: build
 
@@ -57,6 +57,10 @@ gates: build
 # A minute of 1,000 counters over Modbus and OPC UA: each change counted, in order, with the processor time it took.
 soak:
 	EDGED_LONG=1 $(GO) test -v -count=1 -run TestNothingIsLost ./cmd/edged
+
+# 24 hours of a simulated field with random faults, over each transport: no value but what a device said, in its order.
+field-day:
+	EDGED_LONG=1 $(GO) test -v -count=1 -timeout 30m -run ADayOfTheField ./drivers/sim
 
 lint:
 	@unformatted=$$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 gofmt -l); \

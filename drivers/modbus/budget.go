@@ -41,14 +41,21 @@ func (l *Link) takes(asks, answers int) drivers.Exchange {
 		return drivers.Exchange{Takes: drivers.AssumedExchange + l.silence, Fails: l.cfg.Timeout + l.silence, Assumed: true}
 	}
 	asked, answered := mode.Chars(l.cfg.Framing.chars(asks)), mode.Chars(l.cfg.Framing.chars(answers))
+	gap := l.cfg.gap()
+	if l.cfg.Framing == ASCII {
+		gap = 0 // a colon begins a frame, no silence
+	}
 	return drivers.Exchange{
-		Takes: asked + l.cfg.gap() + answered + l.silence,
+		Takes: asked + gap + answered + l.silence,
 		Fails: asked + l.cfg.Timeout + answered + l.silence,
 	}
 }
 
 // chars is how many characters the frame of a PDU has on a serial line.
 func (f Framing) chars(pdu int) int {
+	if f == ASCII {
+		return 1 + 2*(1+pdu+1) + len(asciiEnd)
+	}
 	return 1 + pdu + crcSize
 }
 

@@ -101,6 +101,8 @@ type Link struct {
 type late struct {
 	request []byte
 	until   time.Time
+	// answered: the request was made again since, and answered; an answer to the first may still come until then.
+	answered time.Time
 }
 
 // Errors of one exchange on a link that works. The device makes faults of them.
@@ -354,6 +356,9 @@ func (l *Link) sendLine(p port.Port, adu, request []byte) ([]byte, error) {
 			l.filled = 0
 			if g, ok := l.late[adu[0]]; ok {
 				// This may have been the late answer to the request before, and then the answer to this one is on its way.
+				if g.answered.IsZero() {
+					g.answered = g.until
+				}
 				g.until = l.used.Add(2 * l.cfg.Timeout)
 				l.late[adu[0]] = g
 			}
@@ -402,11 +407,11 @@ func (l *Link) gaveUp(request []byte) {
 	if l.late == nil {
 		l.late = map[byte]late{}
 	}
-	l.late[request[0]] = late{append(l.late[request[0]].request[:0], request...), time.Now().Add(l.cfg.Timeout)}
+	l.late[request[0]] = late{request: append(l.late[request[0]].request[:0], request...), until: time.Now().Add(l.cfg.Timeout)}
 }
 
 // outlive waits, before another request to the same unit, until the answer to one that was given up can be expected no
-// more. The same request again needs no wait: the late answer is an answer to it.
+// more. The same request again needs no wait, unless it was answered since: a late answer is an answer to it.
 func (l *Link) outlive(request []byte) error {
 	g, ok := l.late[request[0]]
 	switch {
@@ -416,7 +421,7 @@ func (l *Link) outlive(request []byte) error {
 		delete(l.late, request[0])
 		return nil
 	case bytes.Equal(g.request, request):
-		return nil
+		return l.wait(g.answered) // an older value must not come after a newer one
 	}
 	return l.wait(g.until)
 }

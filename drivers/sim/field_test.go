@@ -18,7 +18,7 @@ import (
 	"edged/drivers/tag"
 )
 
-// transport is how a plant and the driver reach each other, over a net.Pipe, so that a whole day of the field goes by in a
+// transport is how a plant and the driver reach each other, over a wire in memory, so that a whole day of the field goes by in a
 // minute.
 type transport struct {
 	name    string
@@ -183,7 +183,7 @@ func newRig(t *testing.T, tr *transport, units int, timeout time.Duration) *rig 
 			return nil, errors.New("the line is cut")
 		}
 		r.opened++
-		near, far := net.Pipe()
+		near, far := newWire()
 		go tr.serve(r.line, far)
 		return port.FromConn(near), nil
 	})
