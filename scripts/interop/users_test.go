@@ -23,7 +23,8 @@ const usersSite = `
 server:
   listen: LISTEN
   security:
-    policies: [None, Basic256Sha256, Aes128_Sha256_RsaOaep, Aes256_Sha256_RsaPss]
+    policies: [None, Basic256Sha256, Aes128_Sha256_RsaOaep, Aes256_Sha256_RsaPss, Basic256]
+    anonymous: read
     trust_all: true
     roles: {operator: {write: [d.free]}}
 web: {listen: none}
@@ -34,6 +35,9 @@ devices:
 // userCertificate writes a certificate and its key for a user.
 func userCertificate(t *testing.T, dir string) (certificate, key string) {
 	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	k, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -67,53 +71,78 @@ func TestUsers(t *testing.T) {
 	}
 	certificate, key := userCertificate(t, dir)
 	endpoint := gateway(t, "run", "--config", file, "--data", filepath.Join(dir, "data"))
-	add := func(args ...string) {
+	user := func(args ...string) {
 		cmd := exec.Command(edged(t), append([]string{"users", "add", "--config", file}, args...)...)
 		cmd.Stdin = strings.NewReader("open sesame\n")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("users add %v: %v %s", args, err, out)
 		}
 	}
-	add("anna", "--role", "operator")
-	add("carl", "--role", "operator", "--certificate", certificate)
-	anna, carl := []string{"--user", "anna", "--password", "open sesame"}, []string{"--certificate", certificate, "--key", key}
+	user("anna", "--role", "operator")
+	user("carl", "--role", "operator", "--certificate", certificate)
+	type entry struct {
+		Policy, Mode, User, Password, Certificate, Key, Write string
+	}
 	type row struct {
 		name         string
-		over         security
-		who          []string
-		set          string
+		entry        entry
 		login, write string
 	}
-	rows := []row{
-		{"not her tag", security{"None", "None"}, anna, "d.set", "Good", "BadUserAccessDenied"},
-		{"wrong password", usual, []string{"--user", "anna", "--password", "guess"}, "d.free", "BadIdentityTokenRejected", ""},
-		{"unknown user", usual, []string{"--user", "eve", "--password", "open sesame"}, "d.free", "BadIdentityTokenRejected", ""},
+	var rows []row
+	add := func(name string, over security, who entry, set, login, write string) {
+		who.Policy, who.Mode, who.Write = over.policy, over.mode, "ns=2;s="+set
+		rows = append(rows, row{name + " on " + over.policy + " " + over.mode, who, login, write})
 	}
-	for _, over := range []security{{"None", "None"}, usual, {"Aes128_Sha256_RsaOaep", "Sign"}, {"Aes256_Sha256_RsaPss", "SignAndEncrypt"}} {
-		rows = append(rows, row{"name on " + over.policy, over, anna, "d.free", "Good", "Good"}, row{"certificate on " + over.policy, over, carl, "d.free", "Good", "Good"})
+	anna, carl := entry{User: "anna", Password: "open sesame"}, entry{Certificate: certificate, Key: key}
+	other, otherKey := userCertificate(t, filepath.Join(dir, "other"))
+	for _, over := range []security{
+		{"None", "None"}, {"Basic256Sha256", "Sign"}, usual, {"Aes128_Sha256_RsaOaep", "Sign"}, {"Aes128_Sha256_RsaOaep", "SignAndEncrypt"},
+		{"Aes256_Sha256_RsaPss", "Sign"}, {"Aes256_Sha256_RsaPss", "SignAndEncrypt"}, {"Basic256", "Sign"}, {"Basic256", "SignAndEncrypt"}, // Node.js decrypts nothing of Basic128Rsa15 any more
+	} {
+		add("anonymous", over, entry{}, "d.free", "Good", "BadUserAccessDenied")
+		add("name", over, anna, "d.free", "Good", "Good")
+		add("certificate", over, carl, "d.free", "Good", "Good")
 	}
-	for _, r := range rows {
-		args := append([]string{"users.mjs", "--endpoint", endpoint, "--policy", r.over.policy, "--mode", r.over.mode, "--pki", certificates, "--write", "ns=2;s=" + r.set}, r.who...)
-		cmd := exec.Command(node, args...)
-		var out, errors bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &errors
-		timer := time.AfterFunc(3*patience, func() { cmd.Process.Kill() })
-		err := cmd.Run()
-		timer.Stop()
-		if err != nil {
-			t.Errorf("%s: %v\n%s%s", r.name, err, out.String(), errors.String())
+	add("not her tag", usual, anna, "d.set", "Good", "BadUserAccessDenied")
+	add("wrong password", usual, entry{User: "anna", Password: "guess"}, "d.free", "BadIdentityTokenRejected", "")
+	add("unknown user", usual, entry{User: "eve", Password: "open sesame"}, "d.free", "BadIdentityTokenRejected", "")
+	add("unknown certificate", usual, entry{Certificate: other, Key: otherKey}, "d.free", "BadIdentityTokenRejected", "")
+	add("wrong key", usual, entry{Certificate: certificate, Key: otherKey}, "d.free", "BadUserSignatureInvalid", "")
+	entries := make([]map[string]string, len(rows))
+	for i, r := range rows {
+		e := r.entry
+		entries[i] = map[string]string{
+			"policy": e.Policy, "mode": e.Mode, "user": e.User, "password": e.Password, "certificate": e.Certificate, "key": e.Key, "write": e.Write,
+		}
+	}
+	cases, err := json.Marshal(entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(node, "users.mjs", "--endpoint", endpoint, "--pki", certificates, "--cases", string(cases))
+	var out, errors bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errors
+	timer := time.AfterFunc(5*patience, func() { cmd.Process.Kill() })
+	defer timer.Stop()
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s%s", err, out.String(), errors.String())
+	}
+	done := 0
+	for line := range strings.Lines(out.String()) {
+		if !strings.HasPrefix(line, "{") || done == len(rows) {
 			continue
 		}
+		r := rows[done]
+		done++
 		var got struct{ Login, Write string }
-		for line := range strings.Lines(out.String()) {
-			if strings.HasPrefix(line, "{") {
-				if err := json.Unmarshal([]byte(line), &got); err != nil {
-					t.Errorf("%s: %q: %v", r.name, line, err)
-				}
-			}
+		if err := json.Unmarshal([]byte(line), &got); err != nil {
+			t.Errorf("%s: %q: %v", r.name, line, err)
 		}
 		if !strings.Contains(got.Login, r.login) || got.Write != r.write {
 			t.Errorf("%s: log-in %s, write %s; want %s and %s", r.name, got.Login, got.Write, r.login, r.write)
 		}
+	}
+	if done != len(rows) {
+		t.Errorf("%d results of %d cases: %s%s", done, len(rows), out.String(), errors.String())
 	}
 }
