@@ -87,17 +87,6 @@ func (r *siteReader) bus(n *node) busSettings {
 	return b
 }
 
-// only reads a key of which this version carries out a single value.
-func (d *document) only(n *node, what, value string) {
-	if s, ok := d.sketching(); ok {
-		s.word(value)
-		return
-	}
-	if s, ok := d.scalar(n, what, value); ok && s != value {
-		d.fault(n, "%s: %s is not available in this version: write %s, or remove the key", what, clip(s), value)
-	}
-}
-
 // urlsToCome are the schemes that a later version knows.
 var urlsToCome = []string{"serial", "serial+tcp"}
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	gomodbus "github.com/goburrow/modbus"
 
@@ -127,7 +128,8 @@ func (w *identification) take(b []byte) (more bool, err error) {
 			w.text[object] = clean(text)
 		}
 	}
-	if !follows || int(next) <= last || next >= objects {
+	if !follows || last < 0 || int(next) <= last || next >= objects { // an answer of no object would be asked for again
+
 		return false, nil
 	}
 	w.next = next
@@ -140,7 +142,7 @@ func clean(b []byte) string {
 		b = b[:i]
 	}
 	printable := func(r rune) rune {
-		if r < ' ' || r == 0x7F {
+		if unicode.IsControl(r) {
 			return -1
 		}
 		return r

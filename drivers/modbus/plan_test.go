@@ -2,6 +2,7 @@ package modbus
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"testing"
 
@@ -157,6 +158,79 @@ func TestPlanProperty(t *testing.T) {
 		}
 		if len(read) != len(fields) {
 			t.Fatalf("%d of %d tags are read", len(read), len(fields))
+		}
+	})
+}
+
+// possible reports whether one request may read all the units.
+func (l *limits) possible(units []unit) bool {
+	sortUnits(units)
+	start, end := units[0].start, units[0].end
+	for _, u := range units {
+		if u.table != units[0].table || u.start-end > l.gaps {
+			return false
+		}
+		end = max(end, u.end)
+	}
+	_, in := l.hole(units[0].table, start, end)
+	return end-start <= l.most(units[0].table) && !in
+}
+
+// fewest tries every way to share the units out among requests.
+func (l *limits) fewest(units []unit) int {
+	best := map[uint]int{0: 0}
+	all := uint(1)<<len(units) - 1
+	for done := uint(0); done < all; done++ {
+		n, ok := best[done]
+		if !ok {
+			continue
+		}
+		first := uint(bits.TrailingZeros(^done)) // some request has to read it
+		rest := all &^ done &^ (1 << first)
+		for sub := rest; ; sub = (sub - 1) & rest {
+			var some []unit
+			for i := range units {
+				if (sub|1<<first)>>i&1 == 1 {
+					some = append(some, units[i])
+				}
+			}
+			if next := done | sub | 1<<first; l.possible(some) {
+				if had, ok := best[next]; !ok || n+1 < had {
+					best[next] = n + 1
+				}
+			}
+			if sub == 0 {
+				break
+			}
+		}
+	}
+	return best[all]
+}
+
+// No other plan has fewer requests.
+func TestPlanIsTheFewest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := limits{registers: rapid.IntRange(8, 20).Draw(t, "registers"), bits: 20, gaps: rapid.IntRange(0, 6).Draw(t, "gaps")}
+		for range rapid.IntRange(0, 2).Draw(t, "holes") {
+			start := rapid.IntRange(0, 40).Draw(t, "hole")
+			l.holes = append(l.holes, span{Holding, start, start + rapid.IntRange(1, 3).Draw(t, "length")})
+		}
+		var units []unit
+		for range rapid.IntRange(1, 7).Draw(t, "n") {
+			u := unit{table: Holding, start: rapid.IntRange(0, 40).Draw(t, "start")}
+			u.end = u.start + rapid.IntRange(1, 8).Draw(t, "count")
+			if _, in := l.hole(u.table, u.start, u.end); in {
+				continue
+			}
+			f := &field{form: &form{shape: shape{table: Holding, count: u.end - u.start}}, start: u.start}
+			u.fields = []*field{f}
+			units = append(units, u)
+		}
+		if len(units) == 0 {
+			return
+		}
+		if got, want := len(plan(units, &l)), l.fewest(slices.Clone(units)); got != want {
+			t.Fatalf("%d requests for %+v within %+v, and %d are possible", got, units, l, want)
 		}
 	})
 }
