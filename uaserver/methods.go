@@ -31,11 +31,15 @@ func (s *Server) callMethods(c *call) {
 	if !waits {
 		s.space.Call(c.invoker(s.ctx), c.client.may(), w.items)
 		c.reply(w)
+		s.logCalls(c, w)
 		return
 	}
 	ok := s.apart(c, func(context.Context) {}, func(ctx context.Context, c *call) func() {
 		s.space.Call(c.invoker(ctx), c.client.may(), w.items)
-		return func() { c.reply(w) } // also of a cancelled request: what was done is done, and the client is told
+		return func() {
+			c.reply(w) // also of a cancelled request: what was done is done, and the client is told
+			s.logCalls(c, w)
+		}
 	})
 	if !ok {
 		c.fault(statusBadServerTooBusy)
@@ -88,6 +92,34 @@ func (w *calling) AppendTo(dst []byte) []byte {
 		}
 	}
 	return wire.AppendNull(dst) // no diagnostics
+}
+
+// logCalls tells who called what, and the result, as far as the log has room for lines about what clients do. The
+// server's own methods change nothing but the caller's Subscriptions.
+func (s *Server) logCalls(c *call, w *calling) {
+	for i := range w.items {
+		it := &w.items[i]
+		if it.Object == nil || it.Method == nil || it.Method.Manager == s.status {
+			continue
+		}
+		if !s.mayLog(c) {
+			continue
+		}
+		s.log.Info("call", "object", it.Object.ID.String(), "method", it.Method.ID.String(), "status", it.Status.String(),
+			"user", c.client.userName(), "session", c.client.Peer.Name, "client", c.client.Peer.ApplicationName, "from", c.ch.RemoteAddr())
+	}
+}
+
+// mayLog counts one line about what a client does, and reports whether the log takes it.
+func (s *Server) mayLog(c *call) bool {
+	told, missed := c.client.writes.take(1, maxWritten)
+	if told > 0 {
+		told, _ = s.writes.take(1, maxWrittenAll)
+	}
+	if missed > 0 {
+		s.log.Info("writes and calls came too fast for the log", "session", c.client.Peer.Name, "user", c.client.userName(), "lines left out", missed)
+	}
+	return told > 0
 }
 
 // callerKey is the context's key for what the server's own methods need of a request.

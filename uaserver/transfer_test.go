@@ -3,7 +3,9 @@ package uaserver
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -317,7 +319,12 @@ func addGauge(t *testing.T, s *address.Space, g *gauge) {
 // TestDeviceMethods: the seam by which devices have methods. One that waits keeps nobody waiting, and hears who calls.
 func TestDeviceMethods(t *testing.T) {
 	g := &gauge{block: make(chan struct{})}
-	f := start(t, func(c *Config) { c.Users = plantUsers(t); addGauge(t, c.Space, g) })
+	var log lines
+	f := start(t, func(c *Config) {
+		c.Users = plantUsers(t)
+		addGauge(t, c.Space, g)
+		c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})
 	p, code := f.try(t, "boss", "admin's", nil)
 	if code != ua.StatusGood {
 		t.Fatal(code)
@@ -340,6 +347,12 @@ func TestDeviceMethods(t *testing.T) {
 	anna, _ := f.try(t, "anna", "open sesame", nil)
 	if r := anna.callOne(object, ua.NewStringNodeID(1, "gauge.tare")); r.StatusCode != ua.StatusBadUserAccessDenied {
 		t.Errorf("a user who may not call: %v", r.StatusCode)
+	}
+	waitFor(t, "the log", func() bool { return len(log.with("msg=call")) == 3 })
+	for i, want := range []string{"gauge.tare status=Good user=boss", "gauge.off status=0x81110000 user=boss", "gauge.tare status=BadUserAccessDenied user=anna"} {
+		if got := log.with("msg=call")[i]; !strings.Contains(strings.ReplaceAll(got, `"`, ""), want) {
+			t.Errorf("the log says %q, want %q", got, want)
+		}
 	}
 }
 
