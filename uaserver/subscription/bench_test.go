@@ -240,3 +240,22 @@ func BenchmarkAppendNotification(b *testing.B) {
 		buf = appendNotification(buf[:0], 1, &s, s.At, bothTimes)
 	}
 }
+
+// BenchmarkReport reads the ledger of 450,000 items: at rest, and after all of them lost something.
+func BenchmarkReport(b *testing.B) {
+	l := newLoad(b, 50, 15, 600, 2)
+	for _, losses := range []bool{false, true} {
+		b.Run(fmt.Sprintf("losses=%v", losses), func(b *testing.B) {
+			if losses {
+				l.change(5)
+			}
+			l.publish()
+			b.ReportAllocs()
+			for b.Loop() {
+				if r := l.engine.Report(100); r.Unaccounted != 0 {
+					b.Fatalf("off by %d", r.Unaccounted)
+				}
+			}
+		})
+	}
+}

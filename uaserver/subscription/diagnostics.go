@@ -99,7 +99,7 @@ func (e *Engine) Diagnostics(dst []Diagnostics) []Diagnostics {
 
 // diagnostics is called with the client's mu held.
 func (s *Subscription) diagnostics() Diagnostics {
-	n, m, _ := s.total()
+	n, m, _ := s.total(nil)
 	d := Diagnostics{
 		ID: s.id, Priority: s.priority, Publishing: millis(s.interval), KeepAlive: s.every, Lifetime: s.life,
 		Notifications: s.asked, Enabled: s.enabled,

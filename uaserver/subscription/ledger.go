@@ -154,15 +154,19 @@ func (s *Subscription) passed(slot uint32) (n Counts) {
 	return n
 }
 
-// total adds up a Subscription, and tells how far its identities are from zero.
-func (s *Subscription) total() (n Counts, m Messages, off uint64) {
+// total adds up a Subscription, and tells how far its identities are from zero. visit hears of each item; nil: nobody does.
+func (s *Subscription) total(visit func(slot uint32, n *Counts)) (n Counts, m Messages, off uint64) {
 	s.walk()
 	n = s.ledger.gone
+	var c Counts // of one item
 	for slot := range s.items {
 		if s.items[slot].flags&used != 0 {
-			c := s.counts(uint32(slot))
+			c = s.counts(uint32(slot))
 			off += c.Unaccounted()
 			n.add(&c)
+			if visit != nil {
+				visit(uint32(slot), &c)
+			}
 		}
 	}
 	m = s.ledger.messages
@@ -257,28 +261,40 @@ func (e *Engine) everyClient(do func(c *Client)) {
 }
 
 // Stats adds up all clients. It takes each client's lock in turn, and looks at each item.
-func (e *Engine) Stats() (st Stats) {
+func (e *Engine) Stats() Stats {
+	return e.gather(func() func(c *Client, st *Stats) {
+		return func(c *Client, st *Stats) {
+			for _, s := range c.subs {
+				n, m, off := s.total(nil)
+				st.take(&n, &m, off)
+			}
+		}
+	})
+}
+
+// take adds a Subscription.
+func (st *Stats) take(n *Counts, m *Messages, off uint64) {
+	st.Counts.add(n)
+	st.Messages.add(m)
+	st.Unaccounted += off
+}
+
+// gather adds up all clients. begin is called before they are looked at, perhaps again, and gives who adds the
+// Subscriptions of each, under its lock.
+func (e *Engine) gather(begin func() func(c *Client, st *Stats)) (st Stats) {
 	e.steady(func() {
 		st = Stats{}
+		each := begin()
 		e.everyClient(func(c *Client) {
 			st.Requests += c.queued
-			for _, s := range c.subs {
-				n, m, off := s.total()
-				st.Counts.add(&n)
-				st.Messages.add(&m)
-				st.Unaccounted += off
-				for i := range s.held {
-					st.HeldBytes += s.held[i].charged
-				}
-			}
+			st.HeldBytes += c.kept
+			each(c, &st)
 		})
 		e.mu.Lock()
 		st.Subscriptions, st.Items = len(e.subs), int(e.items.Load())
 		gone := e.retired
 		e.mu.Unlock()
-		st.Counts.add(&gone.counts)
-		st.Messages.add(&gone.messages)
-		st.Unaccounted += gone.counts.Unaccounted() + gone.messages.Unaccounted()
+		st.take(&gone.counts, &gone.messages, gone.counts.Unaccounted()+gone.messages.Unaccounted())
 	})
 	for _, sh := range e.shards {
 		sh.latency.addTo(&st.Latency)

@@ -61,31 +61,13 @@ const maxTags = 20_000
 
 // Report makes the report, with at most so many tags. It takes each client's lock in turn, and looks at each item.
 func (e *Engine) Report(tags int) (r Report) {
-	r.Stats = e.Stats()
 	now := e.now()
-	byNode := make(map[*address.Node]*TagReport)
-	e.everyClient(func(c *Client) {
-		if len(c.subs) == 0 && c.queued == 0 && c.worries == nil {
-			return
+	var byNode map[*address.Node]*TagReport
+	r.Stats = e.gather(func() func(c *Client, st *Stats) {
+		r, byNode = Report{}, make(map[*address.Node]*TagReport)
+		return func(c *Client, st *Stats) {
+			r.client(c, st, byNode, now)
 		}
-		of := ClientReport{Name: c.name, Session: c.session, Subscriptions: len(c.subs), Requests: c.queued}
-		if c.closed {
-			of.Session = 0
-		}
-		for _, s := range c.subs {
-			n, m, off := s.total()
-			of.Counts.add(&n)
-			of.Messages.add(&m)
-			of.Unaccounted += off
-			of.Items += s.live
-			of.Short += s.byTag(byNode, now)
-			if a, ok := s.away(now); ok {
-				r.Away = append(r.Away, a)
-			}
-		}
-		r.Short += of.Short
-		r.Clients = append(r.Clients, of)
-		r.Advice = c.advice(r.Advice)
 	})
 	slices.SortFunc(r.Clients, func(a, b ClientReport) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Session, b.Session))
@@ -103,42 +85,62 @@ func (e *Engine) Report(tags int) (r Report) {
 	return r
 }
 
-// byTag adds the items that lost something, or are short, to the reports of their nodes, and tells how many are short.
-func (s *Subscription) byTag(all map[*address.Node]*TagReport, now int64) (short int) {
-	for i := range s.items {
-		slot := uint32(i)
-		if s.items[i].flags&sampling == 0 {
-			continue
-		}
-		rate, need, tooShort := s.short(slot, now)
-		n := s.counts(slot)
-		var evicted uint64
-		if i < len(s.tolls) {
-			evicted = s.tolls[i].evicted
-		}
-		if tooShort {
-			short++
-		}
-		if !tooShort && n.Lost() == 0 && evicted == 0 {
-			continue
-		}
-		node := s.nodeOf(slot)
-		t := all[node]
-		if t == nil {
-			if len(all) == maxTags {
-				continue
-			}
-			t = &TagReport{Node: node}
-			all[node] = t
-		}
-		if tooShort {
-			t.Short++
-		}
-		t.Items++
-		t.Counts.add(&n)
-		t.Evicted += evicted
-		t.Rate, t.Need = max(t.Rate, rate), max(t.Need, need)
+// client adds a client, under its lock.
+func (r *Report) client(c *Client, st *Stats, byNode map[*address.Node]*TagReport, now int64) {
+	if len(c.subs) == 0 && c.queued == 0 && c.worries == nil {
+		return
 	}
+	of := ClientReport{Name: c.name, Session: c.session, Subscriptions: len(c.subs), Requests: c.queued}
+	if c.closed {
+		of.Session = 0
+	}
+	for _, s := range c.subs {
+		n, m, off := s.total(func(slot uint32, n *Counts) {
+			if s.byTag(byNode, slot, n, now) {
+				of.Short++
+			}
+		})
+		st.take(&n, &m, off)
+		of.Counts.add(&n)
+		of.Messages.add(&m)
+		of.Unaccounted += off
+		of.Items += s.live
+		if a, ok := s.away(now); ok {
+			r.Away = append(r.Away, a)
+		}
+	}
+	r.Short += of.Short
+	r.Clients = append(r.Clients, of)
+	r.Advice = c.advice(r.Advice)
+}
+
+// byTag adds an item that lost something, or is short, to the report of its node, and tells whether it is short.
+func (s *Subscription) byTag(all map[*address.Node]*TagReport, slot uint32, n *Counts, now int64) bool {
+	rate, need, short := s.short(slot, now)
+	short = short && s.items[slot].flags&sampling != 0
+	var evicted uint64
+	if int(slot) < len(s.tolls) {
+		evicted = s.tolls[slot].evicted
+	}
+	if !short && n.Lost() == 0 && evicted == 0 {
+		return false
+	}
+	node := s.nodeOf(slot)
+	t := all[node]
+	if t == nil {
+		if len(all) == maxTags {
+			return short
+		}
+		t = &TagReport{Node: node}
+		all[node] = t
+	}
+	if short {
+		t.Short++
+	}
+	t.Items++
+	t.Counts.add(n)
+	t.Evicted += evicted
+	t.Rate, t.Need = max(t.Rate, rate), max(t.Need, need)
 	return short
 }
 
