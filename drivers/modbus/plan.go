@@ -143,6 +143,22 @@ func (l *limits) joins(first unit, end int, u unit) bool {
 	return !in
 }
 
+// middle is where to cut units in two: in the middle, or at the gap nearest to it, since what a device refuses is most
+// often a register between those that are asked for.
+func middle(units []unit) int {
+	half := len(units) / 2
+	best, end := 0, units[0].end
+	for i, u := range units {
+		if u.start > end && (best == 0 || abs(i-half) < abs(best-half)) {
+			best = i
+		}
+		end = max(end, u.end)
+	}
+	return cmp.Or(best, half)
+}
+
+func abs(n int) int { return max(n, -n) }
+
 // split halves a request between its units, for a device that refuses it because of one address. ok is false for a
 // request of one unit.
 func (r *request) split() (left, right *request, ok bool) {
@@ -150,7 +166,7 @@ func (r *request) split() (left, right *request, ok bool) {
 	if len(units) < 2 {
 		return nil, nil, false
 	}
-	half := len(units) / 2
+	half := middle(units)
 	left, right = newRequest(units[:half]), newRequest(units[half:])
 	left.scan, right.scan = r.scan, r.scan
 	if r.start < min(left.start, right.start) { // requests for bits that begin at 0

@@ -235,6 +235,23 @@ func TestPlanIsTheFewest(t *testing.T) {
 	})
 }
 
+func TestSplitAtGaps(t *testing.T) {
+	for _, row := range []struct {
+		addresses []int
+		want      int // units on the left
+	}{
+		{[]int{0, 1, 2, 3}, 2}, {[]int{0, 1, 2, 5}, 3}, {[]int{0, 3, 4, 5, 6, 7}, 1}, {[]int{0, 2, 4, 6, 8, 10}, 3}, {[]int{0, 1}, 1},
+	} {
+		var units []unit
+		for _, at := range row.addresses {
+			units = append(units, unit{table: Holding, start: at, end: at + 1})
+		}
+		if got := middle(units); got != row.want {
+			t.Errorf("%v is cut at %d, want %d", row.addresses, got, row.want)
+		}
+	}
+}
+
 // memory is a device's tables, filled from a seed: what stands at an address is a function of both.
 type memory uint32
 
