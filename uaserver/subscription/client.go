@@ -81,8 +81,12 @@ type Client struct {
 // maxResults is how many acknowledgement results a place in the queue keeps memory for.
 const maxResults = 1024
 
-// maxSpare is how many acknowledged messages' buffers a client keeps; they are on the account.
-const maxSpare = 16
+// leastSpare is how many acknowledged messages' buffers a client keeps at least, and maxSpare at most: two for each
+// Subscription, of which one has been sent while the other is acknowledged. They are on the account.
+const (
+	leastSpare = 16
+	maxSpare   = 256
+)
 
 // SetName names the client in log lines.
 func (c *Client) SetName(name string) {
@@ -355,11 +359,11 @@ func (c *Client) rest() {
 	}
 }
 
-// buffer is an empty buffer for a message.
-func (c *Client) buffer() []byte {
+// buffer is an empty buffer for a message, a new one with room for so many bytes.
+func (c *Client) buffer(room int) []byte {
 	n := len(c.spare)
 	if n == 0 {
-		return make([]byte, 0, 128)
+		return make([]byte, 0, max(room, 128))
 	}
 	b := c.spare[n-1]
 	c.spare = c.spare[:n-1]
@@ -369,7 +373,7 @@ func (c *Client) buffer() []byte {
 
 // recycle takes back the buffer of a message that nobody needs any more.
 func (c *Client) recycle(b []byte) {
-	if len(c.spare) < maxSpare && c.engine.cfg.Account.Take(cap(b)) {
+	if len(c.spare) < max(leastSpare, min(2*len(c.subs), maxSpare)) && c.engine.cfg.Account.Take(cap(b)) {
 		c.spare = append(c.spare, b)
 	}
 }

@@ -58,6 +58,7 @@ type Subscription struct {
 	mixed    bool // there are items whose block is not in blocks
 
 	held    []held // messages for Republish, oldest first
+	size    int    // bytes of the last one
 	ledger  ledger
 	tally   tally
 	oldest  tag.Time // of the changes in the message at hand
@@ -256,8 +257,8 @@ func (s *Subscription) sendMessage() {
 	w := c.at(0)
 	s.sequence = s.following()
 	at := tag.Now()
-	buf, n := s.appendData(c.buffer(), at, max(leastMessage, w.message-around-4*(len(s.held)+1+len(w.results))))
-	s.sent = true
+	buf, n := s.appendData(c.buffer(s.size), at, max(leastMessage, w.message-around-4*(len(s.held)+1+len(w.results))))
+	s.sent, s.size = true, len(buf)
 	s.keep(held{sequence: s.sequence, notifications: uint32(n), message: buf})
 	s.tally.publishes++
 	c.answer = Response{sub: s.id, held: s.held, more: s.more, message: buf}
@@ -274,7 +275,7 @@ func (s *Subscription) sendMessage() {
 // sendKeepAlive answers the oldest Publish request with the number of the next message, without using it.
 func (s *Subscription) sendKeepAlive() {
 	c := s.client
-	buf := appendKeepAlive(c.buffer(), s.following(), tag.Now())
+	buf := appendKeepAlive(c.buffer(0), s.following(), tag.Now())
 	s.sent = true
 	s.tally.publishes++
 	c.answer = Response{sub: s.id, held: s.held, message: buf}

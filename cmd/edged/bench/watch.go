@@ -61,7 +61,6 @@ type watched struct {
 	window   window
 	back     latencies // of two-way: from a change at the client to the server's answer
 	backSum  time.Duration
-	backSent uint64
 	drain    time.Duration
 
 	before, after, final sample // final: when all has arrived
