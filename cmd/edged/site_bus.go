@@ -130,7 +130,7 @@ func (r *siteReader) checkLines(devices *node) {
 		if d.Modbus == nil || !known {
 			continue
 		}
-		for _, e := range d.Modbus.CheckLine(modbus.Links(r.site.Buses[at].Address).Framing) {
+		for _, e := range d.Modbus.CheckLine(modbus.Links(r.site.Buses[at].Address).Framing, r.site.Buses[at].Pipeline) {
 			for _, n := range devices.items {
 				if name := n.get("name"); name != nil && name.text == d.Name {
 					r.fieldFault(n, "device "+d.Name, e.Field, e.Index, e.Msg)

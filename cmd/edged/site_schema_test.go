@@ -293,7 +293,7 @@ func TestSchemaAcceptsGoodSites(t *testing.T) {
 var beyondSchema = []string{
 	"second document", "merge", "column after letters of two bytes", "listen port", "policy twice", "no policy", "key size and deprecated policy",
 	"sessions and connections", "sessions alone", "users", "patterns of a role", "bus twice", "D19 conflicting serial settings", "D19 one line twice",
-	"D15 broadcast unit read", "D15 unit left out on a line", "pipeline of a serial line", "over-booked line", "quirk that a tag cannot have", "writes twice",
+	"D15 broadcast unit read", "D15 unit left out on a line", "pipeline of a serial line", "over-booked line", "quirk that a tag cannot have", "quirk that no pipeline can bear", "writes twice",
 	"device name reserved", "device twice", "unknown bus", "address", "tag twice", "folder and tag", "tag and folder",
 	"tag name with dollar", "part of a tag name with dollar", "tag name with empty folder", "range order", "repeat without n", "repeat beyond the table",
 	"repeat makes a name twice", "tags in all", "memory value",

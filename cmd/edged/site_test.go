@@ -96,6 +96,7 @@ var mistakeRows = []struct {
 	{"quirk values", "buses: [{name: l, url: \"tcp://h\"}]\ndevices: [{name: a, bus: l, quirks: {pause_after_connect: §1h, bit_order: §msb, busy_codes: [§0], writes: §never, echo: §2}, tags: [{name: t, address: \"coil:0\"}]}]\n",
 		[]string{"pause_after_connect", "bit_order", "busy_codes", "writes", "echo"}},
 	{"quirk that a tag cannot have", "buses: [{name: l, url: \"tcp://h\"}]\ndevices: [{name: a, bus: l, quirks: {bits_from_zero: §true}, tags: [{name: t, address: \"coil:2000\"}]}]\n", []string{"beyond what one read from 0 reaches"}},
+	{"quirk that no pipeline can bear", "buses: [{name: l, url: \"tcp://h\", pipeline: 2}]\ndevices: [{name: a, bus: l, quirks: {transaction_ids: §any}, tags: [{name: t, address: \"coil:0\"}]}]\n", []string{"a bus with pipeline 1"}},
 	{"writes twice", "buses: [{name: l, url: \"tcp://h\"}]\ndevices: [{name: a, bus: l, writes: single, quirks: {writes: §single}, tags: [{name: t, address: \"coil:0\"}]}]\n", []string{"remove one"}},
 	{"D19 conflicting serial settings", "buses:\n- {name: a, url: \"rtu:///dev/ttyS1?baud=9600\"}\n- {name: b, url: §\"rtu:///dev/ttyS1?baud=19200\"}\n" + oneDevice,
 		[]string{"runs at 19200 8E1 here and at 9600 8E1 for bus a on line 2"}},

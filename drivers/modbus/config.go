@@ -89,7 +89,15 @@ func (c *Config) Check() []*FieldError {
 
 // CheckLine reports what the line does not do for the device: unit 0 is a broadcast where there is no MBAP header
 // (Serial Line, 2.2), and nobody answers to one.
-func (c *Config) CheckLine(framing Framing) []*FieldError {
+// With several lanes on one connection an answer is told by its transaction id alone.
+func (c *Config) CheckLine(framing Framing, lanes int) []*FieldError {
+	if lanes > 1 && (c.Quirks.AnyID || c.Quirks.Echo) {
+		key := "quirks.transaction_ids"
+		if c.Quirks.Echo {
+			key = "quirks.echo"
+		}
+		return []*FieldError{wrong(key, "the pipeline of its bus is %d, and answers of this device cannot be told by their transaction ids: give it a bus with pipeline 1", lanes)}
+	}
 	if c.Unit != 0 || framing == TCP {
 		return nil
 	}

@@ -79,7 +79,7 @@ func New(cfg Config, links ...*Link) (*Device, error) {
 		}
 	}
 	for _, l := range links {
-		if errs := cfg.CheckLine(l.cfg.Framing); len(errs) > 0 {
+		if errs := cfg.CheckLine(l.cfg.Framing, len(links)); len(errs) > 0 {
 			return nil, fmt.Errorf("device %s: %w", cfg.Name, errs[0])
 		}
 		if cfg.Unit == 0 && l.cfg.Framing != TCP {
