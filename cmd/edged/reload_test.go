@@ -269,6 +269,47 @@ func TestH4ATagThatReturns(t *testing.T) {
 	}
 }
 
+// TestReloadTellsWhatAValueMeans: a client that watches is told once that a unit, a range or a type is another (Part 4,
+// 7.39.1; Part 8, 5.3), and nothing of other tags.
+func TestReloadTellsWhatAValueMeans(t *testing.T) {
+	text := func(unit, high, kind string) string {
+		return siteHead + "devices: [{name: d, driver: memory, tags: [{name: unit, type: uint32, value: 5, unit: " + unit +
+			"}, {name: range, type: uint32, value: 5, range: [0, " + high + "]}, {name: type, type: " + kind +
+			", value: 5}, {name: other, type: uint32, value: 5}]}]\n"
+	}
+	g, _ := startSite(t, text("bar", "10", "uint32"))
+	c := connect(t, endpointUp(t, g), ua.SecurityPolicyURINone, ua.MessageSecurityModeNone)
+	var l listener
+	subscribe(t, c, 50*time.Millisecond, 10, []*ua.NodeID{tagID("d.unit"), tagID("d.range"), tagID("d.type"), tagID("d.other")}, l.hear)
+	eventually(t, "the first values", func() bool { return l.last(0) != nil && l.last(1) != nil && l.last(2) != nil && l.last(3) != nil })
+	reloadText(t, g, text("mbar", "20", "int16"))
+	last := func() bool { v := l.last(2); return v.Status == ua.StatusOK && v.Value.Value() == int16(5) }
+	eventually(t, "the value of another type", last)
+	reloadText(t, g, text("mbar", "20", "uint16"))
+	eventually(t, "the value of a third type", func() bool { v := l.last(2); return v.Status == ua.StatusOK && v.Value.Value() == uint16(5) })
+
+	const semantics, structure = ua.StatusCode(1 << 14), ua.StatusCode(1 << 15)
+	waits := ua.StatusBadWaitingForInitialData | structure
+	for item, want := range [][]ua.StatusCode{
+		{ua.StatusOK, semantics}, {ua.StatusOK, semantics},
+		{ua.StatusOK, waits, ua.StatusOK, waits, ua.StatusOK}, {ua.StatusOK},
+	} {
+		var got []ua.StatusCode
+		for _, v := range l.of(item) {
+			got = append(got, v.Status)
+			if v.Status&(1<<31) == 0 && item != 2 && v.Value.Value() != uint32(5) {
+				t.Errorf("item %d: the value has become %v", item, v.Value.Value())
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("item %d heard %v, want %v", item, got, want)
+		}
+	}
+	if v := readTag(t, c, "d.unit"); v.Status != ua.StatusOK {
+		t.Errorf("a read: %v", v.Status)
+	}
+}
+
 // savers are ways in which programs save a file.
 var savers = []struct {
 	name string

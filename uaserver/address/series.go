@@ -1,6 +1,7 @@
 package address
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -50,8 +51,26 @@ type Series struct {
 	shut     bool       // Publish takes none
 	last     tag.Sample // the newest
 	verified tag.Time
-	log      *log // nil: nobody wants more than the newest, as of most variables
+	log      *log    // nil: nobody wants more than the newest, as of most variables
+	turns    *[]turn // the last ones, oldest first; nil: there was none
 }
+
+// Changed are the two bits of a notification's status which say that what is known of the variable has to be read anew
+// before the value is used (Part 4, 7.39.1). They have no meaning elsewhere: Last and Value do not show them.
+const (
+	SemanticsChanged = tag.Status(1 << 14)
+	StructureChanged = tag.Status(1 << 15)
+	Changed          = SemanticsChanged | StructureChanged
+)
+
+// turn is a sample that came with bits of Changed.
+type turn struct {
+	at   uint64 // its number: the head then
+	bits tag.Status
+}
+
+// maxTurns is how many of them a Series remembers, for readers who are behind.
+const maxTurns = 8
 
 // log is what a Series holds while readers want more than its newest sample. Its Series' mu guards it.
 type log struct {
@@ -97,7 +116,8 @@ func (s *Series) Append(v tag.Sample) {
 	s.changed()
 }
 
-// Open appends a sample, from which on Publish takes readings of one kind and those without a value; Null: of any.
+// Open appends a sample, from which on Publish takes readings of one kind and those without a value; Null: of any. Bits of
+// Changed in the sample's status are told to each reader once: with this sample, or the next that the reader gets.
 func (s *Series) Open(kind tag.Kind, v tag.Sample) { s.turn(kind, false, v) }
 
 // Shut appends a sample, from which on Publish takes no reading until Open.
@@ -106,9 +126,51 @@ func (s *Series) Shut(v tag.Sample) { s.turn(tag.Null, true, v) }
 func (s *Series) turn(kind tag.Kind, shut bool, v tag.Sample) {
 	s.mu.Lock()
 	s.kind, s.shut = kind, shut
+	s.tell(v.Status & Changed)
+	v.Status &^= Changed
 	s.append(&v)
 	s.mu.Unlock()
 	s.changed()
+}
+
+// Tell appends the newest sample again, for its readers to be told of bits of Changed as Open says. Where there is no
+// sample, or the Series is shut, there is nothing to tell of.
+func (s *Series) Tell(bits tag.Status) {
+	s.mu.Lock()
+	if s.shut || s.head.Load() == 0 {
+		s.mu.Unlock()
+		return
+	}
+	verified, v := s.verified, s.last
+	s.tell(bits)
+	s.append(&v)
+	s.verified = verified
+	s.mu.Unlock()
+	s.changed()
+}
+
+// tell notes that the next sample comes with bits of Changed. Call it with mu held.
+func (s *Series) tell(bits tag.Status) {
+	if bits == 0 {
+		return
+	}
+	if s.turns == nil {
+		s.turns = new([]turn)
+	}
+	turns := *s.turns
+	if len(turns) == maxTurns {
+		turns = slices.Delete(turns, 0, 1)
+	}
+	*s.turns = append(turns, turn{s.head.Load() + 1, bits})
+}
+
+// mark sets the bits of Changed in samples that a reader gets: those behind the base-th. cursor is where the reader was.
+func (s *Series) mark(got []tag.Sample, base, cursor uint64) {
+	for _, t := range *s.turns {
+		if t.at > cursor && t.at <= base+uint64(len(got)) {
+			got[max(t.at, base+1)-base-1].Status |= t.bits
+		}
+	}
 }
 
 // Publish takes a reading: one with another status or value than the newest sample is appended, an equal one verifies
@@ -276,7 +338,8 @@ func (s *Series) Value(v *wire.DataValue) {
 }
 
 // Take appends to dst what is new since cursor, oldest first, at most max samples of the last queue ones, and moves
-// cursor past them. lost is how many samples before those the head had passed beyond the queue, exactly.
+// cursor past them. lost is how many samples before those the head had passed beyond the queue, exactly. The status of a
+// sample may have bits of Changed.
 func (s *Series) Take(cursor *uint64, queue, max int, dst []tag.Sample) (_ []tag.Sample, lost uint64) {
 	s.mu.Lock()
 	fresh, lost := s.kept(*cursor, queue)
@@ -287,6 +350,9 @@ func (s *Series) Take(cursor *uint64, queue, max int, dst []tag.Sample) (_ []tag
 		dst = append(dst, s.last)
 	default:
 		dst = s.log.copy(dst, int(fresh), n)
+	}
+	if s.turns != nil && n > 0 {
+		s.mark(dst[len(dst)-n:], *cursor+lost, *cursor)
 	}
 	s.mu.Unlock()
 	*cursor += lost + uint64(n)

@@ -76,6 +76,7 @@ func (f *filler) plain(dst []byte, it *item, slot uint32) ([]byte, bool) {
 		if f.n >= f.room {
 			return dst, true
 		}
+		cursor, flags := it.cursor, it.flags
 		got, lost := it.series.Take(&it.cursor, int(set.queue), min(piece, f.room-f.n), f.buf[:0])
 		if len(got) == 0 {
 			return dst, false
@@ -87,6 +88,7 @@ func (f *filler) plain(dst []byte, it *item, slot uint32) ([]byte, bool) {
 		server := got[0].At
 		if it.flags&fresh != 0 {
 			server = knownAt(it.series, &got[0])
+			got[0].Status &^= address.Changed // nothing was sent before
 		}
 		for n < len(got) {
 			if it.flags&gapped != 0 {
@@ -101,11 +103,13 @@ func (f *filler) plain(dst []byte, it *item, slot uint32) ([]byte, bool) {
 				server = got[n].At
 			}
 		}
+		if n == 0 { // all is taken again, with what was lost
+			it.cursor, it.flags = cursor, flags
+			return dst, true
+		}
 		it.cursor -= uint64(len(got) - n) // what did not fit is taken again
 		f.s.lost(slot, lost, int(set.queue))
-		if n > 0 {
-			f.change(it, got[0].At)
-		}
+		f.change(it, got[0].At)
 		switch {
 		case n < len(got):
 			return dst, true
@@ -156,7 +160,7 @@ func (f *filler) add(dst []byte, handle uint32, v *tag.Sample, server tag.Time, 
 		if f.n > 0 {
 			return dst[:at], false
 		}
-		x := tag.Sample{Status: tag.Status(ua.StatusBadEncodingLimitsExceeded) | v.Status&overflow, At: v.At}
+		x := tag.Sample{Status: tag.Status(ua.StatusBadEncodingLimitsExceeded) | v.Status&(overflow|address.Changed), At: v.At}
 		dst = appendNotification(dst[:at], handle, &x, server, times)
 	}
 	f.n++

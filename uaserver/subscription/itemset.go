@@ -203,7 +203,9 @@ func (s *Subscription) modifyToOwn(it *item, slot uint32, p *plan) bool {
 			o.gap = o.gap || lost > 0 && old > 1
 			for i := range got {
 				v := entry{got[i], got[i].At}
-				if o.last, o.have = v, true; o.gap && set.queue > 1 {
+				o.last, o.have = v, true
+				o.last.Status &^= address.Changed
+				if o.gap && set.queue > 1 {
 					v.Status |= overflow
 				}
 				o.gap = false

@@ -83,7 +83,12 @@ func (o *own) offer(v entry, set *settings) {
 		}
 		v.Value = part
 	}
-	if o.have && !set.changed(&o.last, &v) {
+	told := v.Status & address.Changed
+	v.Status &^= told
+	if !o.have {
+		told = 0 // nothing was sent before
+	}
+	if o.have && told == 0 && !set.changed(&o.last, &v) {
 		if o.last.Status == v.Status && o.last.Value.Equal(v.Value) {
 			o.Unchanged++
 		} else {
@@ -92,6 +97,7 @@ func (o *own) offer(v entry, set *settings) {
 		return
 	}
 	o.last, o.have = v, true
+	v.Status |= told
 	o.Queued++
 	if o.gap {
 		o.gap = false
@@ -104,16 +110,16 @@ func (o *own) offer(v entry, set *settings) {
 
 // push queues an entry. What has no room, in the queue or on the account, goes by the discard policy, with the Overflow
 // bit on the entry that stands next to the loss (Part 4, 5.13.1.5): the oldest kept, or the newest, which takes the place
-// of the last. A queue of one has no Overflow bit.
+// of the last. A queue of one has no Overflow bit. What a lost entry had of address.Changed goes to the same entry.
 func (o *own) push(v entry, set *settings) {
 	size, n := int(set.queue), v.Value.Size()
-	lost := 0
+	lost, told := 0, tag.Status(0)
 	for ; o.count >= size; lost++ {
-		o.discard(set)
+		told |= o.discard(set)
 	}
 	fits := n == 0 || o.account.Take(n)
 	for ; !fits && o.count > 0; lost++ {
-		o.discard(set)
+		told |= o.discard(set)
 		fits = o.account.Take(n)
 	}
 	if !fits {
@@ -126,20 +132,22 @@ func (o *own) push(v entry, set *settings) {
 	*o.at(o.count - 1) = v
 	if lost > 0 {
 		o.lose(uint64(lost), size)
-		o.mark(set)
+		o.mark(set, told)
 	}
 }
 
-// discard drops the entry that the policy gives up for a new one.
-func (o *own) discard(set *settings) {
+// discard drops the entry that the policy gives up for a new one. It returns what the entry had of address.Changed.
+func (o *own) discard(set *settings) tag.Status {
 	if set.newest {
 		last := o.at(o.count - 1)
 		o.release(last)
+		told := last.Status & address.Changed
 		*last = entry{}
 		o.count--
-		return
+		return told
 	}
-	o.pop()
+	v := o.pop()
+	return v.Status & address.Changed
 }
 
 // release gives back what an entry's value held.
@@ -149,15 +157,17 @@ func (o *own) release(v *entry) {
 	}
 }
 
-// mark sets the Overflow bit next to a loss.
-func (o *own) mark(set *settings) {
-	switch {
-	case set.queue == 1:
-		o.at(0).Status &^= overflow
-	case set.newest:
-		o.at(o.count - 1).Status |= overflow
-	default:
-		o.at(0).Status |= overflow
+// mark sets the Overflow bit, and what lost entries told, next to a loss.
+func (o *own) mark(set *settings, told tag.Status) {
+	next := o.at(0)
+	if set.newest {
+		next = o.at(o.count - 1)
+	}
+	next.Status |= told
+	if set.queue == 1 {
+		next.Status &^= overflow
+	} else {
+		next.Status |= overflow
 	}
 }
 
@@ -187,15 +197,16 @@ func (o *own) shorten(set *settings) {
 	size := int(set.queue)
 	if over := o.count - size; over > 0 {
 		newest := *o.at(o.count - 1)
+		told := tag.Status(0)
 		for range over {
 			if set.newest { // the last entry gives way to the newest
 				*o.at(o.count - 1) = *o.at(o.count - 2)
 			}
-			o.discard(set)
+			told |= o.discard(set)
 		}
 		*o.at(size - 1) = newest
 		o.lose(uint64(over), size)
-		o.mark(set)
+		o.mark(set, told)
 	}
 	if len(o.ring) > size {
 		o.resize(size)

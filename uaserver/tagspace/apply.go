@@ -15,7 +15,9 @@ import (
 //
 // The values of a tag keep their Series for good, and so do the MonitoredItems on it. When the tag goes they get one
 // BadNodeIdUnknown; when a tag of its name is there again, or its type changed, BadWaitingForInitialData and then its
-// readings. Other changes of a tag are no event. What a device still publishes for a tag that went, or in a tag's old
+// readings. Where the type changed they are told so with StructureChanged; where what a value means did, of a tag that
+// stays, with SemanticsChanged and the value that is there (Part 4, 7.39.1; Part 8, 5.2). Other changes of a tag are no
+// event. What a device still publishes for a tag that went, or in a tag's old
 // type, is passed over.
 //
 // table is what Table.Apply made of the one before.
@@ -76,7 +78,14 @@ type edit struct {
 	now    tag.Time
 	nodes  map[tag.Ref]*address.Node // tags whose values are there, and that have another node now
 	gone   []tag.Ref
-	reborn []tag.Ref // returned, or of another type
+	reborn []reborn
+	turned []tag.Ref // tags whose values mean something else
+}
+
+// reborn is a tag that returned, or is of another type.
+type reborn struct {
+	ref     tag.Ref
+	changed tag.Status // StructureChanged, or 0
 }
 
 // device makes what differs between a device as it was, if it was there, and as it shall be.
@@ -128,8 +137,13 @@ func (e *edit) tags(g *group, p *part, replaced map[wire.NodeID]bool) {
 		if was == nil || replaced[n.ID] {
 			e.nodes[t.ref] = n
 		}
-		if was == nil || was.def.Kind != t.def.Kind || was.def.Len != t.def.Len {
-			e.reborn = append(e.reborn, t.ref)
+		switch {
+		case was == nil:
+			e.reborn = append(e.reborn, reborn{t.ref, 0})
+		case was.def.Kind != t.def.Kind || was.def.Len != t.def.Len:
+			e.reborn = append(e.reborn, reborn{t.ref, address.StructureChanged})
+		case !sameMeaning(was.def, t.def):
+			e.turned = append(e.turned, t.ref)
 		}
 	}
 }
@@ -175,9 +189,12 @@ func (e *edit) tell() {
 	for _, ref := range e.gone {
 		e.next.slots[ref-1].series.Shut(tag.Sample{Ref: ref, Status: tag.BadNodeIDUnknown, At: e.now})
 	}
-	for _, ref := range e.reborn {
-		sl := &e.next.slots[ref-1]
-		sl.series.Open(sl.def.Kind, tag.Sample{Ref: ref, Status: tag.BadWaitingForInitialData, At: e.now})
+	for _, r := range e.reborn {
+		sl := &e.next.slots[r.ref-1]
+		sl.series.Open(sl.def.Kind, tag.Sample{Ref: r.ref, Status: tag.BadWaitingForInitialData | r.changed, At: e.now})
+	}
+	for _, ref := range e.turned {
+		e.next.slots[ref-1].series.Tell(address.SemanticsChanged)
 	}
 }
 

@@ -171,11 +171,17 @@ func heard(s *address.Series, cursor *uint64) []string {
 	got, lost := s.Take(cursor, 100, 100, nil)
 	var out []string
 	for _, v := range got {
-		if v.Status == tag.Good {
-			out = append(out, v.Value.String())
-		} else {
-			out = append(out, v.Status.String())
+		text := v.Status.String()
+		if v.Status.IsGood() {
+			text = v.Value.String()
 		}
+		if v.Status&address.SemanticsChanged != 0 {
+			text += " semantics"
+		}
+		if v.Status&address.StructureChanged != 0 {
+			text += " structure"
+		}
+		out = append(out, text)
 	}
 	if lost > 0 {
 		out = append(out, fmt.Sprintf("%d lost", lost))
@@ -187,7 +193,10 @@ func TestItemsOfChangedTags(t *testing.T) {
 	const wait, gone = "BadWaitingForInitialData", "BadNodeIdUnknown"
 	without := with(map[string]func(*tag.Def){"boiler.code": nil})
 	other := with(map[string]func(*tag.Def){"boiler.code": func(d *tag.Def) { d.Kind = tag.Float64 }})
-	scaled := with(map[string]func(*tag.Def){"boiler.code": func(d *tag.Def) { d.Unit, d.Description, d.Poll = "bar", "x", 5 }})
+	otherwise := with(map[string]func(*tag.Def){"boiler.code": func(d *tag.Def) { d.Description, d.Poll = "x", 5 }})
+	unit := with(map[string]func(*tag.Def){"boiler.code": func(d *tag.Def) { d.Unit = "bar" }})
+	ranged := with(map[string]func(*tag.Def){"boiler.code": func(d *tag.Def) { d.Unit, d.HasRange, d.Low, d.High = "bar", true, 0, 5 }})
+	array := with(map[string]func(*tag.Def){"boiler.code": func(d *tag.Def) { d.Len = 3 }})
 	for _, row := range []struct {
 		name  string
 		steps [][]tag.Def
@@ -197,8 +206,12 @@ func TestItemsOfChangedTags(t *testing.T) {
 		{"H4 removed and returned", [][]tag.Def{without, defs}, []string{gone, wait, "3"}},
 		{"removed twice", [][]tag.Def{without, without, defs, without, defs}, []string{gone, wait, "4", gone, wait, "6"}},
 		{"returned with another type", [][]tag.Def{without, other}, []string{gone, wait}},
-		{"another type and back", [][]tag.Def{other, defs}, []string{wait, wait, "3"}},
-		{"all else", [][]tag.Def{scaled, defs}, []string{"2", "3"}},
+		{"P4 7.39.1 another type and back", [][]tag.Def{other, defs}, []string{wait + " structure", wait + " structure", "3"}},
+		{"P4 7.39.1 an array", [][]tag.Def{array}, []string{wait + " structure", "2"}},
+		{"P8 5.3 a unit, and back", [][]tag.Def{unit, defs}, []string{"1 semantics", "2", "2 semantics", "3"}},
+		{"P8 5.3 a range", [][]tag.Def{unit, ranged, ranged}, []string{"1 semantics", "2", "2 semantics", "3", "4"}},
+		{"unit of a tag that is away", [][]tag.Def{without, unit}, []string{gone, wait, "3"}},
+		{"all else", [][]tag.Def{otherwise, defs}, []string{"2", "3"}},
 		{"with its device", [][]tag.Def{defs[9:], defs}, []string{gone, wait, "3"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

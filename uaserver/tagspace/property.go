@@ -16,27 +16,28 @@ var properties = [...]struct {
 	dataType    uint32
 	rank        int32
 	description string
+	meaning     bool // its change is one of the value's semantics (Part 8, 5.3)
 	has         func(d *tag.Tag) bool
 	value       func(d *tag.Tag) tag.Value // nil: of the tag's last reading
 }{
-	{"EURange", id.Range, -1, "Range of the value in normal operation, and the limits of a write.", hasRange,
+	{"EURange", id.Range, -1, "Range of the value in normal operation, and the limits of a write.", true, hasRange,
 		func(d *tag.Tag) tag.Value { return rangeValue(d.Low, d.High) }},
-	{"InstrumentRange", id.Range, -1, "Range of the values that the instrument can give.", hasInstrument,
+	{"InstrumentRange", id.Range, -1, "Range of the values that the instrument can give.", true, hasInstrument,
 		func(d *tag.Tag) tag.Value { return rangeValue(d.Instrument.Low, d.Instrument.High) }},
-	{"EngineeringUnits", id.EUInformation, -1, "Unit of the value.", hasUnit,
+	{"EngineeringUnits", id.EUInformation, -1, "Unit of the value.", true, hasUnit,
 		func(d *tag.Tag) tag.Value {
 			return structure(id.EUInformation_Encoding_DefaultBinary, appendUnit(nil, d.Unit))
 		}},
-	{"Definition", id.String, -1, "How the value comes about: the address in the device, and the scaling.", hasDefinition,
+	{"Definition", id.String, -1, "How the value comes about: the address in the device, and the scaling.", false, hasDefinition,
 		func(d *tag.Tag) tag.Value { return tag.Of(d.Definition()) }},
-	{"ValuePrecision", id.Double, -1, "Places behind the point that are worth showing.", hasPrecision,
+	{"ValuePrecision", id.Double, -1, "Places behind the point that are worth showing.", false, hasPrecision,
 		func(d *tag.Tag) tag.Value { return tag.Of(float64(d.Decimals) - 1) }},
-	{"TrueState", id.LocalizedText, -1, "What the value true means.", twoState,
+	{"TrueState", id.LocalizedText, -1, "What the value true means.", true, twoState,
 		func(d *tag.Tag) tag.Value { return stateText(d, 1) }},
-	{"FalseState", id.LocalizedText, -1, "What the value false means.", twoState,
+	{"FalseState", id.LocalizedText, -1, "What the value false means.", true, twoState,
 		func(d *tag.Tag) tag.Value { return stateText(d, 0) }},
-	{"EnumValues", id.EnumValueType, 1, "What each value means.", multiState, enumValues},
-	{"ValueAsText", id.LocalizedText, -1, "What the current value means.", multiState, nil},
+	{"EnumValues", id.EnumValueType, 1, "What each value means.", true, multiState, enumValues},
+	{"ValueAsText", id.LocalizedText, -1, "What the current value means.", false, multiState, nil},
 }
 
 func hasRange(d *tag.Tag) bool      { return d.HasRange && analog(d) }
@@ -54,6 +55,23 @@ func twoState(d *tag.Tag) bool { return d.States != "" && d.Len == 0 && d.Kind =
 
 func multiState(d *tag.Tag) bool {
 	return d.States != "" && d.Len == 0 && d.Kind >= tag.Int8 && d.Kind <= tag.Uint64
+}
+
+// sameMeaning reports whether two tags of one type have the same of all properties that say what a value means.
+func sameMeaning(a, b *tag.Tag) bool {
+	if a.Same(b) {
+		return true
+	}
+	for i := range properties {
+		p := &properties[i]
+		if !p.meaning {
+			continue
+		}
+		if has := p.has(a); has != p.has(b) || has && !p.value(a).Equal(p.value(b)) {
+			return false
+		}
+	}
+	return true
 }
 
 // Properties implements address.Propertied.
