@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"edged/drivers/tag"
@@ -138,19 +139,33 @@ func (s *Store) read(n uint32, ref tag.Ref, from, to time.Time, after []byte, li
 			q.low = max(q.low, k.At)
 		}
 	}
+	pooled := items.Get().(*[]item)
+	q.items = (*pooled)[:0]
+	defer func() {
+		clear(q.items) // texts and arrays are not held
+		if *pooled = q.items; cap(q.items) <= mostPooled {
+			items.Put(pooled)
+		}
+	}()
 	q.collect(s)
 	q.cut()
 	var key []byte
-	if len(q.items) > limit {
-		q.items = q.items[:limit]
-		key = q.items[limit-1].key()
+	found := q.items
+	if len(found) > limit {
+		found = found[:limit]
+		key = found[limit-1].key()
 	}
-	dst = slices.Grow(dst, len(q.items))
-	for i := range q.items {
-		dst = append(dst, q.items[i].Sample)
+	dst = slices.Grow(dst, len(found))
+	for i := range found {
+		dst = append(dst, found[i].Sample)
 	}
 	return dst, key, nil
 }
+
+// items are the rooms of queries, up to mostPooled items each.
+var items = sync.Pool{New: func() any { return new([]item) }}
+
+const mostPooled = 32 << 10
 
 // source is one chunk of the tag, or a segment that may have one.
 type source struct {
@@ -197,7 +212,7 @@ func (q *query) collect(s *Store) {
 		}
 		if err != nil {
 			s.damage(c, err)
-			q.add(item{tag.Sample{Status: Damaged.Status(), At: c.min}, place{c.seq, gapIndex - 1}})
+			q.add(&item{tag.Sample{Status: Damaged.Status(), At: c.min}, place{c.seq, gapIndex - 1}})
 		}
 	}
 }
@@ -256,13 +271,13 @@ func (q *query) sources(s *Store) []source {
 func (q *query) gaps(seq uint64, gaps []Gap) {
 	for i, g := range gaps {
 		if q.slot < g.slots {
-			q.add(item{tag.Sample{Status: g.Reason.Status(), At: g.From}, place{seq, gapIndex + uint32(i)}})
+			q.add(&item{tag.Sample{Status: g.Reason.Status(), At: g.From}, place{seq, gapIndex + uint32(i)}})
 		}
 	}
 }
 
 // add takes an item if it is one that was asked for.
-func (q *query) add(v item) {
+func (q *query) add(v *item) {
 	if v.At < q.low || v.At > q.high {
 		return
 	}
@@ -273,9 +288,9 @@ func (q *query) add(v item) {
 	}
 	v.Ref = q.ref
 	if n := len(q.items); n > 0 && !q.messy {
-		q.messy = (q.items[n-1].compare(&v) > 0) != q.back
+		q.messy = (q.items[n-1].compare(v) > 0) != q.back
 	}
-	if q.items = append(q.items, v); len(q.items) >= 2*q.most+1024 {
+	if q.items = append(q.items, *v); len(q.items) >= 2*q.most+1024 {
 		q.cut()
 	}
 }
@@ -301,8 +316,8 @@ func (q *query) cut() {
 func (q *query) decode(seq uint64, c stored) error {
 	d := decoder{b: c.runs}
 	found := 0
+	var v item
 	for i := uint32(0); ; i++ {
-		var v item
 		ok, err := d.next(&v.Sample)
 		if err != nil || !ok {
 			return err
@@ -317,7 +332,7 @@ func (q *query) decode(seq uint64, c stored) error {
 		}
 		v.place = place{seq, i}
 		before := len(q.items)
-		q.add(v)
+		q.add(&v)
 		if len(q.items) > before {
 			found++
 		}
