@@ -276,6 +276,7 @@ func fieldRTURate(ctx context.Context, cfg *Config, baud int, warmup, duration t
 	f.add("cycles", float64(len(cycles)), 0)
 	f.add("ideal_ms", ideal.Seconds()*1e3, 2)
 	f.add("mean_ms", mean.Seconds()*1e3, 2)
+	f.add("p10_ms", cycles[len(cycles)/10].Seconds()*1e3, 2)
 	f.add("p50_ms", cycles[len(cycles)/2].Seconds()*1e3, 2)
 	f.add("p99_ms", cycles[len(cycles)*99/100].Seconds()*1e3, 2)
 	f.add("over_%", over, 2)
