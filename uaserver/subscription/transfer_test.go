@@ -212,6 +212,23 @@ func TestTransfer(t *testing.T) {
 			t.Errorf("modify: %v", code)
 		}
 	})
+	bubble(t, "G2 what was taken over gives way to nobody", func(t *testing.T) {
+		r := newRig(t, Config{Subscriptions: 1})
+		a, b := r.owned(signed), r.owned(signed)
+		sub := a.subscribe(Parameters{})
+		a.Close(false)
+		b.transfer(sub, false)
+		create := func() ua.StatusCode {
+			return r.client().CreateSubscription(Parameters{}, true, func(uint32, Parameters) {})
+		}
+		if code := create(); code != ua.StatusBadTooManySubscriptions {
+			t.Errorf("beside it: %v", code)
+		}
+		b.Close(false)
+		if code := create(); code != ua.StatusGood {
+			t.Errorf("when its session has ended: %v", code)
+		}
+	})
 	bubble(t, "waiting Publish requests are used after the response", func(t *testing.T) {
 		r := newRig(t, Config{})
 		v := r.variable(0)
