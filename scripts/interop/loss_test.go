@@ -25,9 +25,10 @@ import (
 const (
 	judgedDevices  = 3
 	judgedCounters = 20
-	judgedStep     = 50 * time.Millisecond  // of a counter, and the poll
-	judgedPublish  = 500 * time.Millisecond // 10 values of each
-	judgedQueue    = 20                     // holds two intervals
+	judgedStep     = 50 * time.Millisecond   // of a counter, and the poll
+	judgedPublish  = 500 * time.Millisecond  // 10 values of each
+	judgedQueue    = 20                      // holds two intervals
+	longCut        = 1800 * time.Millisecond // with what comes on top of it, more than the queues hold
 )
 
 // judge holds what the devices said against what the client heard.
@@ -358,7 +359,7 @@ func TestLossFromOutside(t *testing.T) {
 	until(t, j, "all counters", j.fresh)
 
 	faults := []func(d time.Duration){
-		func(d time.Duration) { wire.setCut(true); time.Sleep(d); wire.setCut(false) },
+		func(d time.Duration) { wire.setCut(true); time.Sleep(d + longCut); wire.setCut(false) },
 		func(d time.Duration) { wire.gate.Lock(); time.Sleep(d); wire.gate.Unlock() },
 		func(d time.Duration) { fmt.Fprintf(client.in, "slow %d\n", d.Milliseconds()); time.Sleep(d) },
 		func(d time.Duration) {
@@ -399,6 +400,9 @@ func TestLossFromOutside(t *testing.T) {
 	defer j.mu.Unlock()
 	for _, text := range j.bad[:min(len(j.bad), 10)] {
 		t.Error(text)
+	}
+	if j.overflow == 0 {
+		t.Error("nothing was lost, though a link was cut for longer than the queues hold: nothing was judged")
 	}
 	if j.mixed == 0 && j.overflow < before || j.overflow > after {
 		t.Errorf("%d values are missing before an Overflow bit, the ledger has %d to %d", j.overflow, before, after)
