@@ -61,7 +61,7 @@ func (p *plant) step(at tag.Time) []tag.Sample {
 // The measure of flash life: bytes handed to write(), by the kernel's count and history files included, are at most 3 a
 // byte that was encoded, however few there are; and a commit of less than 20 KB writes at most 24 KB itself.
 func TestBytesWritten(t *testing.T) {
-	for _, c := range []struct{ tags, commits int }{{4, 600}, {40, 600}, {200, 400}, {600, 300}, {800, 200}, {1500, 100}, {6000, 40}} {
+	for _, c := range []struct{ tags, commits int }{{4, 600}, {40, 300}, {200, 100}, {600, 60}, {800, 40}, {1500, 20}, {6000, 8}} {
 		dir := t.TempDir()
 		s := openStore(t, Config{Dir: dir, disk: &badDisk{folder: folder(dir)}, open: unsynced, Log: nil})
 		s.Apply(someTags(c.tags))

@@ -61,7 +61,7 @@ func Check(path string) ([]Report, error) {
 		} else if only == "" {
 			continue
 		} else {
-			return nil, fmt.Errorf("%s is no file of a store: they are called history-... and log-...", path)
+			return nil, fmt.Errorf("%s is no file of a store, whose names begin with history- and log-", path)
 		}
 		out = append(out, r)
 	}

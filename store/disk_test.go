@@ -35,14 +35,14 @@ func (d *badDisk) set(f func(*badDisk)) {
 }
 
 // state is what happens to the next write.
-func (d *badDisk) state() (write, sync error, still chan struct{}) {
+func (d *badDisk) state() (still chan struct{}, write, sync error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.err, d.sync, d.still
+	return d.still, d.err, d.sync
 }
 
 func (d *badDisk) Create(name string) (file, error) {
-	if err, _, _ := d.state(); err != nil && name != ballastName {
+	if _, err, _ := d.state(); err != nil && name != ballastName {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	f, err := d.folder.Create(name)
@@ -67,7 +67,7 @@ type badFile struct {
 }
 
 func (f *badFile) Write(b []byte) (int, error) {
-	err, _, still := f.disk.state()
+	still, err, _ := f.disk.state()
 	if still != nil {
 		<-still
 	}
@@ -80,7 +80,7 @@ func (f *badFile) Write(b []byte) (int, error) {
 }
 
 func (f *badFile) Sync() error {
-	if _, err, _ := f.disk.state(); err != nil {
+	if _, _, err := f.disk.state(); err != nil {
 		return err
 	}
 	return nil
