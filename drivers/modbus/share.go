@@ -93,6 +93,9 @@ func (c *sharedConn) read() {
 	filled := 0
 	for {
 		n, err := c.port.Read(buf[filled:])
+		if filled > 0 && c.begins(buf[filled:filled+n]) {
+			err = errors.New("an answer was cut off: the next one would be taken for its rest")
+		}
 		if filled += n; err != nil {
 			c.end(err)
 			return
@@ -112,6 +115,17 @@ func (c *sharedConn) read() {
 		}
 		filled = copy(buf[:], buf[at:filled])
 	}
+}
+
+// begins reports whether b begins as an answer that is waited for.
+func (c *sharedConn) begins(b []byte) bool {
+	if len(b) < mbapSize {
+		return false
+	}
+	_, ok := tcpFrame(b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ok && c.asks[binary.BigEndian.Uint16(b)] != nil
 }
 
 // give hands an answer on.
