@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -220,14 +222,43 @@ func secure(next http.Handler) http.Handler {
 	})
 }
 
+// ownHosts refuses requests for hosts that are not this machine by name or any machine by address. A page of somebody
+// else, whose name he made point to this machine, cannot have a browser here read values for it.
+func ownHosts(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !ownHost(r.Host) {
+			plain(w, http.StatusMisdirectedRequest, "This page listens for this machine alone: ask for it as localhost. A proxy has to send that as Host.\n")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ownHost reports whether a Host, with or without a port, is localhost, a name below it, an address, or not given.
+func ownHost(s string) bool {
+	host := s
+	if h, _, err := net.SplitHostPort(s); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil
+}
+
 func plain(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
 	_, _ = w.Write([]byte(text)) // the peer that does not listen is its own loss
 }
 
-// Serve answers on l until Shutdown, which is no error.
+// Serve answers on l until Shutdown, which is no error. It is called once.
 func (s *Server) Serve(l net.Listener) error {
+	if a, ok := l.Addr().(*net.TCPAddr); ok && a.IP.IsLoopback() {
+		s.http.Handler = ownHosts(s.http.Handler)
+	}
 	if err := s.http.Serve(newBounded(l, maxConnections)); err != http.ErrServerClosed {
 		return err
 	}

@@ -457,6 +457,57 @@ func TestServeAndShutdown(t *testing.T) {
 	}
 }
 
+// TestForeignHosts: a page in a browser on this machine, by a name that its owner made point here, reads nothing.
+func TestForeignHosts(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(newPlant(t, someTags(10)...), slog.New(slog.DiscardHandler))
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	client := http.Client{Timeout: 5 * time.Second}
+	for _, row := range []struct {
+		host string
+		want int
+	}{
+		{l.Addr().String(), http.StatusOK},
+		{"localhost", http.StatusOK},
+		{"LOCALHOST.:8080", http.StatusOK},
+		{"edged.localhost:8080", http.StatusOK},
+		{"[::1]:8080", http.StatusOK},
+		{"[::1]", http.StatusOK},
+		{"10.0.0.5:8080", http.StatusOK}, // through a tunnel; no name server can give it to another
+		{"rebound.example:8080", http.StatusMisdirectedRequest},
+		{"localhost.example", http.StatusMisdirectedRequest},
+		{"127.0.0.1.example:8080", http.StatusMisdirectedRequest},
+		{"notlocalhost:8080", http.StatusMisdirectedRequest},
+	} {
+		for _, path := range []string{"/", "/api/tags", "/api/state", "/metrics", "/healthz"} {
+			req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+l.Addr().String()+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = row.host
+			r, err := client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Body.Close()
+			if r.StatusCode != row.want {
+				t.Errorf("%s of %s: %d, want %d", path, row.host, r.StatusCode, row.want)
+			}
+		}
+	}
+	client.CloseIdleConnections()
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
 // BenchmarkFilter is the dearest question of the page: a filter over 10,000 tags.
 func BenchmarkFilter(b *testing.B) {
 	p := page{newPlant(b, someTags(10_000)...)}
