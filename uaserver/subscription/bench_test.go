@@ -203,6 +203,7 @@ func BenchmarkCreateItem(b *testing.B) {
 	var m, n runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
+	b.ReportAllocs()
 	b.ResetTimer()
 	for i := 0; i < b.N; i += batch {
 		if i%(10*batch) == 0 {
@@ -214,6 +215,18 @@ func BenchmarkCreateItem(b *testing.B) {
 	runtime.GC()
 	runtime.ReadMemStats(&n)
 	b.ReportMetric(float64(n.HeapAlloc-m.HeapAlloc)/float64(b.N), "heap-B/item")
+}
+
+// BenchmarkChange appends a change to variables that 50 clients watch with 15 Subscriptions each: none of them is
+// touched.
+func BenchmarkChange(b *testing.B) {
+	l := newLoad(b, 50, 15, 600, 10)
+	l.change(10) // the rings have grown
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := 0; i < b.N; i += 600 {
+		l.change(1)
+	}
 }
 
 // BenchmarkScrape adds up the figures of 45,000 items.

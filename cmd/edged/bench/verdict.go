@@ -83,11 +83,14 @@ func judgeSessions(r *watched) string {
 	return first(s, r.accounted())
 }
 
-// judgeTwoWay wants all that was offered to arrive at both sides. The first and the last tick of the measured time may
-// fall outside of it.
+// judgeTwoWay wants all that was offered to arrive at both sides, and, but in a quick look, as much to be offered as the
+// workload says. The first and the last tick of the measured time may fall outside of it.
 func judgeTwoWay(r *watched) string {
 	const least = 0.999
 	offered := least*float64(r.expected) - float64(2*r.objects/ticks)
+	if r.scaled {
+		offered = 1
+	}
 	s := r.sound()
 	switch {
 	case s != "":

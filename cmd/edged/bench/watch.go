@@ -43,6 +43,7 @@ type watching struct {
 type watched struct {
 	*watching
 	own     bool // the server is a gateway of its own, with a ledger
+	scaled  bool // a quick look
 	seconds float64
 	writes  uint64
 	items   uint64
@@ -282,7 +283,7 @@ func (b *bench) watchRound(ctx context.Context) (u *setup, r *watched, err error
 // measure is the part of a round that counts.
 func (k *crew) measure(ctx context.Context, m *moving) (*watched, error) {
 	b := k.b
-	r := &watched{watching: b.load.watch, own: b.own != nil, seconds: b.cfg.Duration.Seconds()}
+	r := &watched{watching: b.load.watch, own: b.own != nil, scaled: b.cfg.Scale < 1, seconds: b.cfg.Duration.Seconds()}
 	warm := time.Now().Add(b.cfg.Warmup)
 	if m.ahead() {
 		if err := m.start(ctx, warm, warm.Add(b.cfg.Duration)); err != nil {

@@ -44,6 +44,8 @@ func TestVerdicts(t *testing.T) {
 		{"both ways", judgeTwoWay, func(r *watched) { r.writes = 1100 }, ""},
 		{"too few there", judgeTwoWay, func(r *watched) { r.writes = 900 }, "900 of 1100 arrived at the server"},
 		{"too few here", judgeTwoWay, func(r *watched) { r.writes, r.received = 1100, 900 }, "900 of 1100 arrived at the client"},
+		{"too few in a quick look", judgeTwoWay, func(r *watched) { r.scaled, r.writes, r.received = true, 900, 900 }, ""},
+		{"nothing in a quick look", judgeTwoWay, func(r *watched) { r.scaled, r.writes = true, 0 }, "0 of 1100 arrived at the server"},
 		{"left out", judgeTwoWay, func(r *watched) { r.writes, r.lost = 1100, 1 }, "1 values were left out"},
 	}
 	for _, row := range rows {
