@@ -29,6 +29,7 @@ type Channel struct {
 	opened  bool        // guarded by s.mu; what is set by the read goroutine is there for all
 	trusted atomic.Bool // it has an activated session
 	closing atomic.Bool // set with out.mu held; nothing more is read or answered
+	gone    atomic.Bool // it gave way to another
 
 	// Set by the read goroutine before the Handler hears of the channel, constant afterwards.
 	id          uint32
@@ -85,7 +86,7 @@ func (c *Channel) Sign(data ...[]byte) (*ua.SignatureData, error) {
 	}
 	a := asymmetric{policy: c.policy, own: c.own.Key()}
 	var sig []byte
-	err := c.s.private(func() (err error) {
+	err := c.private(func() (err error) {
 		sig, err = a.sign(concat(data))
 		return err
 	})

@@ -184,6 +184,30 @@ func TestConnectionsPerAddress(t *testing.T) {
 	echo(t, second, 2, 1)
 }
 
+// TestFloodFromOneAddress: a peer that comes again and again drives out its own connections, not that of another address
+// which is about to make a session.
+func TestFloodFromOneAddress(t *testing.T) {
+	cfg := config(t)
+	cfg.Limits.Connections = 4
+	_, addr := listen(t, cfg, trusting)
+	local := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	conn, err := local.Dial("tcp", addr)
+	if err != nil {
+		t.Skip("no second loopback address:", err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	honest, err := uatest.Connect(conn, uatest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		dial(t, addr)
+	}
+	last := connect(t, addr, uatest.Options{}) // all before it were accepted
+	echo(t, honest, 1, 1)
+	echo(t, last, 1, 1)
+}
+
 func TestPolicyThatCannotBeOffered(t *testing.T) {
 	for _, row := range []struct {
 		name   string

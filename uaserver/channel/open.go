@@ -24,7 +24,7 @@ const (
 	maxPolicy = 255 // bytes of a SecurityPolicyUri (Part 6, 6.7.2.3)
 	// maxBlocks bounds the RSA blocks of an OpenSecureChannel request: an honest one has two to four, and each costs a
 	// private key operation.
-	maxBlocks = 16
+	maxBlocks = 6
 )
 
 // openRequest is what counts in an OpenSecureChannel request.
@@ -165,10 +165,13 @@ func (c *Channel) decrypt(b []byte, header int, asym *asymmetric) ([]byte, error
 		return nil, insecure("encrypted part of %d bytes is not 1 to %d blocks of %d", len(sealed), maxBlocks, block)
 	}
 	var plain []byte
-	err := c.s.inTurn(func() (err error) {
+	err := c.inTurn(func() (err error) {
 		plain, err = asym.open(sealed)
 		return err
 	})
+	if err == ErrClosed {
+		return nil, err
+	}
 	if err != nil {
 		return nil, insecure("decryption: %v", err)
 	}
@@ -253,8 +256,10 @@ func (c *Channel) openAllowed(q *openRequest) error {
 func (c *Channel) sendOpen(q *openRequest, t *token, nonce []byte) error {
 	if q.asymmetric != nil {
 		// The place is waited for before the lock, which then is held for one operation at most: others reply meanwhile.
-		c.s.keys <- struct{}{}
-		defer func() { <-c.s.keys }()
+		if err := c.turnOf(); err != nil {
+			return err
+		}
+		defer c.s.turnEnds()
 	}
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()

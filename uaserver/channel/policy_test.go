@@ -182,11 +182,12 @@ func TestHostileKeys(t *testing.T) {
 func TestPrivateKeyInTurn(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	s := New(Config{}, nil)
+	c := &Channel{s: s}
 	var busy, most atomic.Int32
 	var storm sync.WaitGroup
 	for range 50 {
 		storm.Go(func() {
-			err := s.private(func() error {
+			err := c.private(func() error {
 				n := busy.Add(1)
 				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 				}
@@ -203,8 +204,12 @@ func TestPrivateKeyInTurn(t *testing.T) {
 	if n := most.Load(); n < 1 || n > 2 {
 		t.Errorf("%d operations at a time on 3 cores", n)
 	}
-	if err := s.private(func() error { panic("hostile") }); err == nil || len(s.keys) != 0 {
+	if err := c.private(func() error { panic("hostile") }); err == nil || len(s.keys) != 0 {
 		t.Errorf("an operation that panicked: %v, %d places taken", err, len(s.keys))
+	}
+	c.gone.Store(true)
+	if err := c.private(func() error { t.Error("runs for a channel that gave way"); return nil }); err != ErrClosed || len(s.keys) != 0 {
+		t.Errorf("a channel that gave way: %v, %d places taken", err, len(s.keys))
 	}
 }
 

@@ -42,7 +42,7 @@ func (c *Channel) Decrypt(policyURI string, secret []byte) (plain []byte, err er
 	if n := len(secret); n == 0 || n%size != 0 || n > maxSecretBlocks*size {
 		return nil, errSecret
 	}
-	err = c.s.private(func() error {
+	err = c.private(func() error {
 		plain, err = a.openSecret(secret)
 		return err
 	})

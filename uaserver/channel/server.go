@@ -164,11 +164,19 @@ func (s *Server) enter(c *Channel) (old []*Channel, ok bool) {
 	return old, true
 }
 
-// giveWay moves the oldest connection without a session to old, of one address if addr is valid. s.mu is held.
+// giveWay moves a connection without a session to old, of one address if addr is valid: the oldest of the address that has
+// most of them, so that no peer drives out others by coming again and again. s.mu is held.
 func (s *Server) giveWay(addr netip.Addr, old *[]*Channel) bool {
 	var oldest *Channel
+	most, of := 0, map[netip.Addr]int{}
 	for c := range s.channels {
-		if !c.trusted.Load() && (!addr.IsValid() || c.addr == addr) && (oldest == nil || c.number < oldest.number) {
+		if !c.trusted.Load() && (!addr.IsValid() || c.addr == addr) {
+			of[c.addr]++
+			most = max(most, of[c.addr])
+		}
+	}
+	for c := range s.channels {
+		if !c.trusted.Load() && of[c.addr] == most && (oldest == nil || c.number < oldest.number) {
 			oldest = c
 		}
 	}
@@ -176,6 +184,7 @@ func (s *Server) giveWay(addr netip.Addr, old *[]*Channel) bool {
 		return false
 	}
 	s.forget(oldest)
+	oldest.gone.Store(true)
 	*old = append(*old, oldest)
 	return true
 }
@@ -314,17 +323,32 @@ func (s *Server) CheckTrust() (ended []*Channel) {
 }
 
 // private runs a private key operation beside the read goroutine.
-func (s *Server) private(f func() error) error {
-	return aside(func() error { return s.inTurn(f) })
+func (c *Channel) private(f func() error) error {
+	return aside(func() error { return c.inTurn(f) })
 }
 
-// inTurn runs a private key operation, no more of them at a time than leaves a core to those who are connected. The caller
-// is beside the read goroutine.
-func (s *Server) inTurn(f func() error) error {
-	s.keys <- struct{}{}
-	defer func() { <-s.keys }()
+// inTurn runs a private key operation in its turn. The caller is beside the read goroutine.
+func (c *Channel) inTurn(f func() error) error {
+	if err := c.turnOf(); err != nil {
+		return err
+	}
+	defer c.s.turnEnds()
 	return guard(f)
 }
+
+// turnOf waits until there is a place for a private key operation; no more of them run at a time than leaves a core to
+// those who are connected. A channel that ended meanwhile gets ErrClosed: the operations of a storm's peers, which have
+// given way to others long since, keep nobody waiting.
+func (c *Channel) turnOf() error {
+	c.s.keys <- struct{}{}
+	if c.gone.Load() || c.closing.Load() {
+		c.s.turnEnds()
+		return ErrClosed
+	}
+	return nil
+}
+
+func (s *Server) turnEnds() { <-s.keys }
 
 // aside runs f, which works on certificates or with RSA, beside the read goroutine, whose stack so stays small.
 func aside(f func() error) error {

@@ -61,11 +61,15 @@ type Client struct {
 	Seq       uint32 // last sent
 	ChunkSize int    // of what is sent; the server's receive buffer after Hello
 	Lifetime  time.Duration
-	Nonce     []byte // of the next OpenSecureChannel request instead of a random one
-	LastSeq   uint32 // last received
+	Nonce     []byte     // of the next OpenSecureChannel request instead of a random one
+	LastSeq   uint32     // last received
+	Session   *ua.NodeID // AuthenticationToken of what Call sends; nil: none
 
 	// Of the server's Acknowledge.
 	Ack [5]uint32 // version, receive buffer, send buffer, message size, chunk count
+
+	anonymous string // policy id of its token
+	nonce     []byte // the session's last from the server
 
 	asym *uapolicy.EncryptionAlgorithm
 	mu   sync.Mutex                               // guards syms
@@ -443,6 +447,9 @@ func (c *Client) ReadChunk() (kind string, b []byte, err error) {
 func (c *Client) Call(id uint32, req ua.Request) (any, error) {
 	if req.Header() == nil {
 		req.SetHeader(header())
+		if c.Session != nil {
+			req.Header().AuthenticationToken = c.Session
+		}
 	}
 	body, err := Encode(req)
 	if err != nil {
