@@ -199,7 +199,8 @@ func (s *Store) halt() {
 			s.counters.dropped += uint64(c.n)
 			s.counters.samples -= uint64(c.n)
 		}
-		s.slots[n].chunk, s.slots[n].dirty = nil, false
+		rec := s.recording(n)
+		rec.chunk, rec.dirty = nil, false
 	}
 	clear(s.open.chunks)
 	s.open.size, s.dirty = 0, s.dirty[:0]
@@ -223,7 +224,8 @@ func (s *Store) seal(now time.Time) {
 	g := s.open
 	for n, c := range g.chunks {
 		c.closeRun()
-		s.slots[n].chunk, s.slots[n].dirty = nil, false
+		rec := s.recording(n)
+		rec.chunk, rec.dirty = nil, false
 	}
 	g.cover()
 	s.dirty, s.newGaps = s.dirty[:0], nil
@@ -307,8 +309,8 @@ func (s *Store) nameList(from int) (b []byte) {
 // lastValues are the last values: all; or those that the log does not have, of retained tags or of any.
 func (s *Store) lastValues(all, each, retained bool) (b []byte) {
 	put := func(n uint32) {
-		if v := &s.slots[n].last; !v.At.IsZero() {
-			b = appendLast(binary.AppendUvarint(b, uint64(n)), v)
+		if v := s.last(n); !v.At.IsZero() {
+			b = appendLast(binary.AppendUvarint(b, uint64(n)), &v)
 		}
 	}
 	switch {
@@ -382,9 +384,9 @@ func (s *Store) runs(all bool) (b []byte) {
 		}
 	}
 	for _, n := range s.dirty {
-		sl := s.slots[n]
-		if sl.dirty = false; !all && sl.chunk != nil {
-			put(n, sl.chunk)
+		rec := s.recording(n)
+		if rec.dirty = false; !all && rec.chunk != nil {
+			put(n, rec.chunk)
 		}
 	}
 	s.dirty = s.dirty[:0]

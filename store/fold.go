@@ -48,8 +48,8 @@ func (s *Store) foldAll() error {
 		}
 		g := s.sealed[0]
 		names := make([]string, len(s.slots))
-		for i, sl := range s.slots {
-			names[i] = sl.name
+		for i := range s.slots {
+			names[i] = s.slots[i].name
 		}
 		s.mu.Unlock()
 		n, err := s.history.write(s.current(g.seq), g, names)

@@ -89,12 +89,12 @@ func (s *Store) Read(ref tag.Ref, from, to time.Time, after []byte, limit int, d
 // ReadName is Read for the full name of a tag, which need not be there any more. Samples have the Ref 0.
 func (s *Store) ReadName(name string, from, to time.Time, after []byte, limit int, dst []tag.Sample) ([]tag.Sample, []byte, error) {
 	s.mu.Lock()
-	n, ok := s.byName[name]
+	n := slices.IndexFunc(s.slots, func(sl slot) bool { return sl.name == name })
 	s.mu.Unlock()
-	if !ok {
+	if n < 0 {
 		return dst, nil, fmt.Errorf("there is no history of %s", name)
 	}
-	return s.read(n, 0, from, to, after, limit, dst)
+	return s.read(uint32(n), 0, from, to, after, limit, dst)
 }
 
 // Names are the full names of all tags that the store ever knew, sorted.
@@ -102,7 +102,8 @@ func (s *Store) Names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]string, 0, len(s.slots))
-	for _, sl := range s.slots {
+	for i := range s.slots {
+		sl := &s.slots[i]
 		if sl.name[:min(1, len(sl.name))] != "\x00" {
 			out = append(out, sl.name)
 		}

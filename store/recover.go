@@ -119,12 +119,15 @@ func (s *Store) readLogs(list []entry) error {
 	if !complete {
 		s.namesOfHistory(st)
 	}
+	s.slots = make([]slot, 0, len(st.names))
 	for n, name := range st.names {
 		if name == "" { // lost: its history is found by nobody
 			name = "\x00" + strconv.Itoa(n)
 		}
-		s.slots = append(s.slots, &slot{name: name, last: st.last[uint32(n)]})
-		s.byName[name] = uint32(n)
+		s.slots = append(s.slots, slot{name: name})
+		if v, ok := st.last[uint32(n)]; ok {
+			s.setLast(uint32(n), &v)
+		}
 	}
 	s.durable = st.durable
 	s.counters.written = st.written

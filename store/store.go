@@ -82,9 +82,11 @@ type Store struct {
 	ballast bool // owned by the committer
 
 	mu        sync.Mutex // guards all below; never held while a disk works
-	slots     []*slot
-	byName    map[string]uint32
-	refs      []uint32 // slot+1 by Ref-1; 0: none
+	slots     []slot
+	records   []*recording          // of slots that have had history since the start
+	large     map[uint32]tag.Sample // last values that a slot has no room for
+	statuses  []tag.Status          // of last values, the first of them Good
+	refs      []uint32              // slot+1 by Ref-1; 0: none
 	open      *segment
 	sealed    []*segment // to be put into history, oldest first
 	made      bool       // the open segment has a file
@@ -112,18 +114,66 @@ type Store struct {
 	counters  counters
 }
 
-// slot is a tag's name for good, and what is known of its tag.
+// slot is a tag's name for good, and its last value: the newest that is not bad, of a retained tag the newest. There is
+// one for each tag of a device, so it is small.
 type slot struct {
-	name     string
-	history  bool
-	retain   bool
-	stale    bool // in Store.stale
+	name   string
+	at     tag.Time // of the last value; zero: there is none
+	bits   uint64
+	record uint32   // 1 + index in Store.records; 0: none
+	kind   tag.Kind // Raw: the last value is in Store.large
+	status uint8    // index in Store.statuses
+	retain bool
+	stale  bool // in Store.stale
+}
+
+// recording is what is known of a tag with history.
+type recording struct {
+	history  bool // still
 	dirty    bool // in Store.dirty
 	deadband float64
-	last     tag.Sample // newest that is not bad; of a retained tag the newest
 	recorded tag.Sample // in history, if epoch is the store's
 	epoch    int
 	chunk    *chunk // in the open segment
+}
+
+// last is a slot's last value; At is zero if there is none. Call it with mu held.
+func (s *Store) last(n uint32) tag.Sample {
+	sl := &s.slots[n]
+	if sl.kind == tag.Raw {
+		return s.large[n]
+	}
+	return tag.Sample{Status: s.statuses[sl.status], Value: tag.FromBits(sl.kind, sl.bits), At: sl.at}
+}
+
+// setLast gives a slot its last value. Call it with mu held.
+func (s *Store) setLast(n uint32, v *tag.Sample) {
+	sl := &s.slots[n]
+	if sl.kind == tag.Raw {
+		delete(s.large, n)
+	}
+	k := v.Value.Kind()
+	status := slices.Index(s.statuses, v.Status)
+	if status < 0 && len(s.statuses) <= math.MaxUint8 {
+		status = len(s.statuses)
+		s.statuses = append(s.statuses, v.Status)
+	}
+	sl.at = v.At
+	if status < 0 || v.Value.IsArray() || k == tag.String || k == tag.ByteString || k == tag.Raw {
+		sl.kind, s.large[n] = tag.Raw, tag.Sample{Status: v.Status, Value: v.Value, At: v.At}
+		return
+	}
+	sl.kind, sl.bits, sl.status = k, v.Value.Bits(), uint8(status)
+}
+
+// recording is that of a slot, a new one if it has none. Call it with mu held.
+func (s *Store) recording(n uint32) *recording {
+	sl := &s.slots[n]
+	if sl.record == 0 {
+		s.records = append(s.records, &recording{})
+		sl.record = uint32(len(s.records))
+	}
+	return s.records[sl.record-1]
 }
 
 // Open opens the store of a folder, or begins one. Damage is no error: a damaged file is set aside, and what can be read
@@ -150,7 +200,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, disk: cfg.disk, log: cfg.Log, start: time.Now(), kick: make(chan struct{}, 1), fold: make(chan struct{}, 1),
-		stop: make(chan struct{}), byName: map[string]uint32{}, durable: map[uint32][]byte{}, saved: map[uint32]bool{}, epoch: 1,
+		stop: make(chan struct{}), large: map[uint32]tag.Sample{}, statuses: []tag.Status{0}, durable: map[uint32][]byte{}, saved: map[uint32]bool{}, epoch: 1,
 	}
 	if s.disk == nil {
 		s.disk = folder(cfg.Dir)
@@ -173,37 +223,69 @@ func (s *Store) Start() {
 	s.ended.Go(s.folds)
 }
 
-// Apply tells which tags there are now. The names that were there before keep their history and their last values.
+// Apply tells which tags there are now, each Ref always with the same name. The names that were there before keep their
+// history and their last values.
 func (s *Store) Apply(tags []Tag) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, sl := range s.slots {
-		sl.history, sl.retain, sl.deadband = false, false, 0
+	for i := range s.slots {
+		s.slots[i].retain = false
 	}
-	clear(s.refs)
+	for _, r := range s.records {
+		r.history, r.deadband = false, 0
+	}
+	s.enter(tags)
 	for i := range tags {
 		t := &tags[i]
 		if t.Ref == 0 {
 			continue
 		}
-		n := s.slot(t.Name)
-		sl := s.slots[n]
-		sl.history, sl.retain, sl.deadband = t.History, t.Retain, t.Deadband
-		for int(t.Ref) > len(s.refs) {
-			s.refs = append(s.refs, make([]uint32, int(t.Ref)-len(s.refs))...)
+		n := s.refs[t.Ref-1] - 1
+		s.slots[n].retain = t.Retain
+		if t.History {
+			r := s.recording(n)
+			r.history, r.deadband = true, t.Deadband
 		}
-		s.refs[t.Ref-1] = n + 1
 	}
 }
 
-// slot is the slot of a name, a new one if it has none. Call it with mu held.
-func (s *Store) slot(name string) uint32 {
-	n, ok := s.byName[name]
-	if !ok {
-		n = uint32(len(s.slots))
-		s.slots, s.byName[name] = append(s.slots, &slot{name: name}), n
+// enter finds the slots of tags, new ones for names that have none. Call it with mu held.
+func (s *Store) enter(tags []Tag) {
+	was, fresh := s.refs, 0
+	s.refs = make([]uint32, 0, len(tags))
+	var byName map[string]uint32
+	for i := range tags {
+		t := &tags[i]
+		r := int(t.Ref) - 1
+		if r < 0 {
+			continue
+		}
+		if r >= len(s.refs) {
+			s.refs = append(s.refs, make([]uint32, r+1-len(s.refs))...)
+		}
+		if r < len(was) && was[r] != 0 {
+			s.refs[r] = was[r]
+			continue
+		}
+		if byName == nil { // made where it is needed: for good it would cost as much as the slots
+			byName = make(map[string]uint32, len(s.slots))
+			for n := range s.slots {
+				byName[s.slots[n].name] = uint32(n) + 1
+			}
+		}
+		if s.refs[r] = byName[t.Name]; s.refs[r] == 0 {
+			fresh++
+		}
 	}
-	return n
+	if n := len(s.slots) + fresh; n > cap(s.slots) {
+		s.slots = append(make([]slot, 0, n), s.slots...)
+	}
+	for i := range tags {
+		if t := &tags[i]; t.Ref != 0 && s.refs[t.Ref-1] == 0 {
+			s.slots = append(s.slots, slot{name: t.Name})
+			s.refs[t.Ref-1] = uint32(len(s.slots))
+		}
+	}
 }
 
 // Publish implements tag.Sink: it records changes. It never waits for a disk.
@@ -214,8 +296,7 @@ func (s *Store) Publish(batch []tag.Sample) {
 		if r >= uint64(len(s.refs)) || s.refs[r] == 0 {
 			continue
 		}
-		n := s.refs[r] - 1
-		s.take(n, s.slots[n], &batch[i])
+		s.take(s.refs[r]-1, &batch[i])
 	}
 	kick := s.pending >= commitBytes
 	s.mu.Unlock()
@@ -232,23 +313,32 @@ func (s *Store) wake(c chan struct{}) {
 }
 
 // take keeps what is to be kept of a reading. Call it with mu held.
-func (s *Store) take(n uint32, sl *slot, v *tag.Sample) {
+func (s *Store) take(n uint32, v *tag.Sample) {
 	if v.Value.Size() > maxValue {
 		v = &tag.Sample{Ref: v.Ref, Status: badEncodingLimitsExceeded, At: v.At}
 	}
-	if sl.epoch != s.epoch && v.At < s.resumed && v.At == sl.last.At && v.Status == sl.last.Status && v.Value.Equal(sl.last.Value) {
+	sl, last := &s.slots[n], s.last(n)
+	var rec *recording
+	if sl.record != 0 {
+		rec = s.records[sl.record-1]
+	}
+	if (rec == nil || rec.epoch != s.epoch) && v.At < s.resumed && v.At == last.At && v.Status == last.Status && v.Value.Equal(last.Value) {
 		v = &tag.Sample{Ref: v.Ref, Status: v.Status, Value: v.Value, At: s.resumed} // known already: it still holds behind the gap
 	}
-	if (sl.retain || !v.Status.IsBad()) && (sl.last.Status != v.Status || sl.last.At.IsZero() || !sl.last.Value.Equal(v.Value)) {
-		sl.last = *v
+	if (sl.retain || !v.Status.IsBad()) && (last.Status != v.Status || last.At.IsZero() || !last.Value.Equal(v.Value)) {
+		s.setLast(n, v)
 		if s.urgent = s.urgent || sl.retain; !sl.stale {
 			sl.stale = true
 			s.stale = append(s.stale, n)
 		}
 	}
-	if !sl.history || s.closed || sl.epoch == s.epoch && !changed(&sl.recorded, v, sl.deadband) {
-		return
+	if rec != nil && rec.history && !s.closed && (rec.epoch != s.epoch || changed(&rec.recorded, v, rec.deadband)) {
+		s.record(n, rec, v)
 	}
+}
+
+// record puts a change into history. Call it with mu held.
+func (s *Store) record(n uint32, rec *recording, v *tag.Sample) {
 	switch {
 	case s.full:
 		s.counters.dropped++
@@ -260,13 +350,13 @@ func (s *Store) take(n uint32, sl *slot, v *tag.Sample) {
 	case s.gap != nil:
 		s.resume(v.At)
 	}
-	c := sl.chunk
+	c := rec.chunk
 	if c == nil {
 		c = &chunk{}
-		sl.chunk, s.open.chunks[n] = c, c
+		rec.chunk, s.open.chunks[n] = c, c
 	}
-	if !sl.dirty {
-		sl.dirty = true
+	if !rec.dirty {
+		rec.dirty = true
 		s.dirty = append(s.dirty, n)
 		s.pending += entryHead
 	}
@@ -274,7 +364,7 @@ func (s *Store) take(n uint32, sl *slot, v *tag.Sample) {
 	s.pending += grown
 	s.open.size += grown
 	s.counters.samples++
-	sl.recorded, sl.epoch = *v, s.epoch
+	rec.recorded, rec.epoch = *v, s.epoch
 }
 
 // entryHead is what a part of a chunk takes in the log beside its samples, in bytes, about.
@@ -347,10 +437,10 @@ func (s *Store) Last() []tag.Sample {
 	defer s.mu.Unlock()
 	var out []tag.Sample
 	for i, n := range s.refs {
-		if n == 0 || s.slots[n-1].last.At.IsZero() {
+		if n == 0 || s.slots[n-1].at.IsZero() {
 			continue
 		}
-		v := s.slots[n-1].last
+		v := s.last(n - 1)
 		v.Ref = tag.Ref(i + 1)
 		out = append(out, v)
 	}

@@ -51,17 +51,23 @@ func (r *recorder) start() {
 	}
 }
 
-// apply tells the store which tags there are.
+// apply tells the store which tags there are, those aside of which it has nothing to keep.
 func (r *recorder) apply(table *tag.Table) {
 	if r.store == nil {
 		return
 	}
-	tags := make([]store.Tag, 0, table.Len())
+	var tags []store.Tag
 	for ref, t := range table.All() {
+		if !t.History && !t.Retain && !lastValueKept(t) {
+			continue
+		}
 		tags = append(tags, store.Tag{Ref: ref, Name: t.FullName(), History: t.History, Deadband: t.Deadband, Retain: t.Retain})
 	}
 	r.store.Apply(tags)
 }
+
+// lastValueKept reports whether a tag shows its last value after a restart until its device has answered.
+func lastValueKept(t *tag.Tag) bool { return !t.Memory && t.Access&tag.Readable != 0 }
 
 // bringBack gives tags their last values: the retained ones as they were, and those of devices as uncertain until their
 // device has answered. It is for all tags, or for those that are new alone, of which there may be none.
@@ -82,7 +88,7 @@ func (r *recorder) bringBack(table *tag.Table, f *field, all bool, added []tag.R
 			if d, ok := f.devices[t.Device].Immediate.(*memory.Device); ok {
 				d.Restore(v) // not one of another type
 			}
-		case !t.Memory && t.Access&tag.Readable != 0:
+		case lastValueKept(t):
 			v.Status = tag.UncertainNoCommunicationLastUsableValue
 			uncertain = append(uncertain, v)
 		}

@@ -102,7 +102,7 @@ func TestStoreOverARestart(t *testing.T) {
 	stop()
 	run(t, exitDone, "store", "check", data)
 	run(t, exitDone, "store", "compact", data)
-	if names := run(t, exitDone, "history", "--data", data); names != "d.free\nd.h\nd.kept\n" {
+	if names := run(t, exitDone, "history", "--data", data); names != "d.h\nd.kept\n" {
 		t.Errorf("names %q", names)
 	}
 	got := run(t, exitDone, "history", "--data", data, "--csv", "ns=2;s=d.h")
