@@ -19,6 +19,7 @@
 //	uaserver             the table of services and the server that joins these
 //	cmd/edged            this program: command line, site file, wiring, web page
 //	cmd/edged/client     the OPC UA client of browse, read, write and watch
+//	cmd/edged/probe      what a line and its devices tell of themselves, for commissioning
 //
 // Three flows cross them. A polled register becomes a notification: the bus finds a scan due, the driver appends
 // samples, tagspace appends those that changed to their tag's series, and each subscription takes what is new at its
@@ -63,6 +64,7 @@ type commandLine struct {
 	Demo    demoCommand    `cmd:"" help:"Run a simulated plant, the gateway and its web page."`
 	Run     runCommand     `cmd:"" help:"Run the gateway of a site file."`
 	Check   checkCommand   `cmd:"" help:"Check a site file and name every mistake by line and column."`
+	Probe   probeCommand   `cmd:"" help:"Look at a device or a line while commissioning."`
 	Sim     simCommand     `cmd:"" help:"Run simulated field devices alone."`
 	Browse  browseCommand  `cmd:"" help:"Show the nodes of an OPC UA server as a tree."`
 	Read    readCommand    `cmd:"" help:"Read nodes of an OPC UA server."`
