@@ -130,7 +130,7 @@ func TestEventItemOnTheServerObject(t *testing.T) {
 		SubscriptionID: sub, TimestampsToReturn: ua.TimestampsToReturnBoth,
 		ItemsToCreate: []*ua.MonitoredItemCreateRequest{events, itemRequest(plantID("boiler.code"), 2, 1)},
 	}).Results
-	if r[0].StatusCode&0x8000_0000 == 0 || r[1].StatusCode != ua.StatusGood {
+	if r[0].StatusCode != ua.StatusGood || r[1].StatusCode != ua.StatusGood {
 		t.Errorf("event item %v, data item %v", r[0].StatusCode, r[1].StatusCode)
 	}
 }

@@ -136,7 +136,7 @@ func gopcuaSubscribes(t *testing.T, ctx context.Context, f *fixture, c *opcua.Cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res.Results[0].StatusCode != ua.StatusGood || res.Results[1].StatusCode != ua.StatusGood || res.Results[2].StatusCode == ua.StatusGood {
+	if res.Results[0].StatusCode != ua.StatusGood || res.Results[1].StatusCode != ua.StatusGood || res.Results[2].StatusCode != ua.StatusBadEventFilterInvalid {
 		t.Errorf("A6 items: %v %v %v", res.Results[0].StatusCode, res.Results[1].StatusCode, res.Results[2].StatusCode)
 	}
 	const last = 50

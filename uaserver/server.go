@@ -3,6 +3,7 @@
 package uaserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"edged/drivers/tag"
 	"edged/uaserver/address"
 	"edged/uaserver/channel"
+	"edged/uaserver/event"
 	"edged/uaserver/pki"
 	"edged/uaserver/session"
 	"edged/uaserver/subscription"
@@ -105,6 +107,7 @@ type Server struct {
 	space     *address.Space
 	sessions  *session.Set
 	engine    *subscription.Engine
+	events    *event.Hub
 	channels  *channel.Server
 	status    *status
 	endpoints []endpoint
@@ -207,7 +210,10 @@ func New(cfg Config) (*Server, error) {
 		Sessions: cfg.Limits.Sessions, MinTimeout: cfg.Limits.MinSession, MaxTimeout: cfg.Limits.MaxSession,
 		Activation: activation,
 	}, s.sessionEnded)
-	s.engine = subscription.New(s.subscriptionConfig())
+	sc := s.subscriptionConfig()
+	s.events = event.New(s.space, cmp.Or(sc.Queues, sc.Account), s.log)
+	sc.Events = s.events
+	s.engine = subscription.New(sc)
 	s.channels = channel.New(channel.Config{
 		Certificate: cfg.Certificate, Trust: cfg.Trust, Policies: cfg.Policies, Limits: cfg.Channel,
 		Account: cfg.Account, Log: cfg.Log,
@@ -216,6 +222,7 @@ func New(cfg Config) (*Server, error) {
 	if s.status, err = newStatus(s); err != nil {
 		s.cancel()
 		s.engine.Close()
+		s.events.Close()
 		return nil, err
 	}
 	if w, ok := cfg.Trust.(changing); ok {
@@ -298,6 +305,7 @@ func (s *Server) Shutdown(ctx context.Context, reason string, after time.Duratio
 	s.sessions.Stop()
 	s.waiting.Wait()
 	s.engine.Close()
+	s.events.Close()
 	s.channels.Shutdown(ctx)
 }
 
@@ -417,6 +425,9 @@ func (s *Server) euRange(n *address.Node) (low, high float64, ok bool) {
 	})
 	return low, high, ok
 }
+
+// Events is where events are raised that clients of the server watch.
+func (s *Server) Events() *event.Hub { return s.events }
 
 // Engine is the subscription engine, for its figures.
 func (s *Server) Engine() *subscription.Engine { return s.engine }

@@ -11,6 +11,7 @@ import (
 
 	"edged/drivers/tag"
 	"edged/uaserver/address"
+	"edged/uaserver/event"
 	"edged/uaserver/wire"
 )
 
@@ -118,6 +119,8 @@ func (m *status) fixed() map[uint32]tag.Value {
 		id.Server_ServerCapabilities_MaxMonitoredItems:                                        items,
 		id.Server_ServerCapabilities_MaxMonitoredItemsPerSubscription:                         items,
 		id.Server_ServerCapabilities_MaxMonitoredItemsQueueSize:                               tag.Of(uint32(sub.Queue)),
+		id.Server_ServerCapabilities_MaxSelectClauseParameters:                                tag.Of(uint32(event.MaxSelect)),
+		id.Server_ServerCapabilities_MaxWhereClauseParameters:                                 tag.Of(uint32(event.MaxWhere)),
 		id.Server_ServerArray:                                                                 tag.OfSlice([]string{s.cfg.ApplicationURI}),
 		id.Server_Auditing:                                                                    tag.Of(false),
 		id.Server_ServerRedundancy_RedundancySupport:                                          tag.Of(int32(ua.RedundancySupportNone)),

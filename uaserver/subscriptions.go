@@ -285,6 +285,15 @@ func (b *itemBatch) free() {
 // resultBytes is the size of a MonitoredItemCreateResult without a FilterResult, the longer of the two results.
 const resultBytes = 23
 
+// filterResultBytes is at least what the result of an event filter takes: no clause takes less than half of what may be
+// said of it.
+func filterResultBytes(x *wire.Extension) int {
+	if !x.Is(id.EventFilter_Encoding_DefaultBinary) {
+		return 0
+	}
+	return 2*len(x.Body) + 32
+}
+
 // appendResults appends one result an item.
 func (b *itemBatch) appendResults(dst []byte, created bool) []byte {
 	dst = wire.AppendUint32(dst, uint32(len(b.results)))
@@ -296,7 +305,13 @@ func (b *itemBatch) appendResults(dst []byte, created bool) []byte {
 		}
 		dst = wire.AppendFloat64(dst, r.Sampling)
 		dst = wire.AppendUint32(dst, r.Queue)
-		dst = append(dst, 0, 0, 0) // FilterResult: a null ExtensionObject
+		if r.Filter == nil {
+			dst = append(dst, 0, 0, 0) // FilterResult: a null ExtensionObject
+			continue
+		}
+		var at int
+		dst, at = wire.BeginExtension(dst, id.EventFilterResult_Encoding_DefaultBinary)
+		dst = wire.EndExtension(append(dst, r.Filter...), at)
 	}
 	return wire.AppendNull(dst)
 }
@@ -320,14 +335,16 @@ func (s *Server) createMonitoredItems(c *call) {
 		c.fault(code)
 		return
 	}
-	if !c.fits(v.N, resultBytes) {
-		c.fault(ua.StatusBadResponseTooLarge)
-		return
-	}
 	b := itemBatches.Get().(*itemBatch)
 	defer b.free()
+	filters := 0
 	for m, ok := v.Next(); ok; m, ok = v.Next() {
 		b.create = append(b.create, c.itemRequest(&m))
+		filters += filterResultBytes(&m.Parameters.Filter)
+	}
+	if !c.fits(v.N*resultBytes+filters, 1) {
+		c.fault(ua.StatusBadResponseTooLarge)
+		return
 	}
 	b.room(len(b.create))
 	code := c.client.pub.CreateItems(s.ctx, v.Subscription, v.Timestamps, c.client.may(), b.create, b.results, func() {
@@ -376,17 +393,19 @@ func (s *Server) modifyMonitoredItems(c *call) {
 		c.fault(code)
 		return
 	}
-	if !c.fits(v.N, resultBytes) {
-		c.fault(ua.StatusBadResponseTooLarge)
-		return
-	}
 	b := itemBatches.Get().(*itemBatch)
 	defer b.free()
+	filters := 0
 	for m, ok := v.Next(); ok; m, ok = v.Next() {
 		p := &m.Parameters
 		r := subscription.ModifyRequest{ID: m.ID, Handle: p.ClientHandle, Sampling: p.Sampling, Queue: p.QueueSize, Oldest: p.DiscardOldest}
 		r.FilterType, r.Filter = filterOf(&p.Filter)
 		b.modify = append(b.modify, r)
+		filters += filterResultBytes(&p.Filter)
+	}
+	if !c.fits(v.N*resultBytes+filters, 1) {
+		c.fault(ua.StatusBadResponseTooLarge)
+		return
 	}
 	b.room(len(b.modify))
 	code := c.client.pub.ModifyItems(v.Subscription, v.Timestamps, b.modify, b.results, func() {

@@ -299,8 +299,8 @@ func TestUnservedIsNotOffered(t *testing.T) {
 	if v := readValue(t, s, n0(2139), ua.AttributeIDValue); v.Status != tag.Good || !v.Value.IsNull() { // ServerStatusType.StartTime
 		t.Errorf("an instance declaration: %v", v)
 	}
-	if v := readValue(t, s, idServer, ua.AttributeIDEventNotifier); v.Value != tag.Of(uint8(0)) {
-		t.Errorf("events are not served, EventNotifier is %v", v.Value)
+	if v := readValue(t, s, idServer, ua.AttributeIDEventNotifier); v.Value != tag.Of(uint8(1)) {
+		t.Errorf("SubscribeToEvents: EventNotifier is %v", v.Value)
 	}
 }
 

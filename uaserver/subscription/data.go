@@ -14,16 +14,34 @@ import (
 // piece is how many samples are taken from a Series at a time, so that a message's bytes are looked at in between.
 const piece = 64
 
-// fill appends the DataChangeNotification of a message (Part 4, 7.25.2).
+// fill appends the notifications of a message: DataChangeNotification and EventNotificationList, of which the first one
+// may fill the message alone; they take turns to be it.
 func (s *Subscription) fill(dst []byte, limit int) ([]byte, int) {
 	for i := range s.blocks {
 		s.blocks[i].now = s.blocks[i].block.Changes()
 	}
+	f := filler{s: s, room: s.room, limit: limit}
+	if s.evented == 0 {
+		var full bool
+		dst, full = f.data(dst)
+		s.more = full && s.waits()
+	} else {
+		dst = f.both(dst)
+		s.more = s.waits()
+	}
+	if !s.more {
+		s.settle()
+	}
+	s.oldest = f.oldest
+	return dst, f.n
+}
+
+// data appends the DataChangeNotification of a message (Part 4, 7.25.2), and reports whether the message is full.
+func (f *filler) data(dst []byte) (_ []byte, full bool) {
+	s, before := f.s, f.n
 	dst, body := openExtension(dst, id.DataChangeNotification_Encoding_DefaultBinary)
 	count := len(dst)
 	dst = wire.AppendUint32(dst, 0)
-	f := filler{s: s, room: s.room, limit: limit}
-	full := false
 	n := len(s.items)
 	if s.resume >= n {
 		s.resume = 0
@@ -31,7 +49,7 @@ func (s *Subscription) fill(dst []byte, limit int) ([]byte, int) {
 	slot := s.resume
 	for range n {
 		it := &s.items[slot]
-		if it.flags&reports != 0 {
+		if it.flags&reports != 0 && !(it.flags&owned != 0 && s.owns[it.cursor].how == evented) {
 			if it.flags&owned != 0 {
 				dst, full = f.own(dst, it)
 			} else if it.series.Head() != it.cursor {
@@ -49,14 +67,9 @@ func (s *Subscription) fill(dst []byte, limit int) ([]byte, int) {
 		}
 	}
 	s.resume = slot
-	s.more = full && s.waits()
-	if !s.more {
-		s.settle()
-	}
-	s.oldest = f.oldest
-	binary.LittleEndian.PutUint32(dst[count:], uint32(f.n))
+	binary.LittleEndian.PutUint32(dst[count:], uint32(f.n-before))
 	dst = wire.AppendNull(dst) // DiagnosticInfos
-	return closeExtension(dst, body), f.n
+	return closeExtension(dst, body), full
 }
 
 // filler is the state of one message being filled.
@@ -66,6 +79,7 @@ type filler struct {
 	room   int
 	limit  int
 	oldest tag.Time // change, but for initial values
+	bodies [][]byte // of events
 	buf    [piece]tag.Sample
 }
 

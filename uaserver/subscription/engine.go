@@ -18,6 +18,7 @@ import (
 
 	"edged/drivers/tag"
 	"edged/uaserver/address"
+	events "edged/uaserver/event"
 	"edged/uaserver/wire"
 )
 
@@ -33,6 +34,7 @@ type Config struct {
 	EURange func(n *address.Node) (low, high float64, ok bool) // for percent deadbands; nil: no node has one
 	Account tag.Account                                        // bytes of messages kept for Republish, and of items with queues of their own; nil: no limit
 	Queues  tag.Account                                        // bytes of those queues, which are shorter when there are none left; nil: Account
+	Events  *events.Hub                                        // whose events items watch; nil: there are none
 	Log     *slog.Logger                                       // hears of losses; nil: nobody does
 
 	Shards        int           // goroutines that publish; one a core

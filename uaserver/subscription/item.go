@@ -9,6 +9,7 @@ import (
 	"github.com/gopcua/opcua/ua"
 
 	"edged/uaserver/address"
+	events "edged/uaserver/event"
 	"edged/uaserver/wire"
 )
 
@@ -63,6 +64,7 @@ type ItemResult struct {
 	ID       uint32
 	Sampling float64 // revised, milliseconds
 	Queue    uint32  // revised
+	Filter   []byte  // encoded EventFilterResult; nil: there is nothing to say of the filter
 }
 
 // ModifyRequest is a MonitoredItemModifyRequest.
@@ -89,6 +91,8 @@ type plan struct {
 	plain     bool // needs no queue of its own
 	part      address.Range
 	read      int // index into the readings, of a polled one
+	events    *events.Filter
+	result    []byte // of the filter
 }
 
 // CreateItems makes MonitoredItems (Part 4, 5.13.2), one result each, and calls reply before any notification of them
@@ -116,7 +120,7 @@ func (c *Client) CreateItems(ctx context.Context, sub uint32, times ua.Timestamp
 	for i := range reqs {
 		p := c.engine.plan(&reqs[i], rights, publishing)
 		p.set.times = mask
-		if p.status == ua.StatusGood && p.series == nil {
+		if p.status == ua.StatusGood && p.how == polled {
 			p.read = len(w.reads)
 			w.reads = append(w.reads, address.ReadItem{Node: p.node, Attribute: p.attribute, Range: reqs[i].Range})
 		}
@@ -165,7 +169,7 @@ func (e *Engine) plan(r *ItemRequest, rights address.Rights, publishing time.Dur
 	case p.node == nil:
 		p.status = ua.StatusBadNodeIDUnknown
 	case r.Attribute == ua.AttributeIDEventNotifier && p.node.Class&(ua.NodeClassObject|ua.NodeClassView) != 0:
-		p.status = ua.StatusBadNotSupported // events
+		return e.planEvents(r, rights)
 	case r.Mode > ua.MonitoringModeReporting:
 		p.status = ua.StatusBadMonitoringModeInvalid
 	}
@@ -233,14 +237,14 @@ func (p *plan) shape(e *Engine, ms float64, publishing time.Duration, queue uint
 
 // create makes an item of a plan.
 func (s *Subscription) create(p *plan, r *ItemRequest, reads []address.ReadItem, now int64) ItemResult {
-	if p.status == ua.StatusGood && p.series == nil {
+	if p.status == ua.StatusGood && p.how == polled {
 		switch st := ua.StatusCode(reads[p.read].Result.Status); st {
 		case ua.StatusBadAttributeIDInvalid, ua.StatusBadIndexRangeInvalid, ua.StatusBadNodeIDUnknown:
 			p.status = st
 		}
 	}
 	if p.status != ua.StatusGood {
-		return ItemResult{Status: p.status}
+		return ItemResult{Status: p.status, Filter: p.result}
 	}
 	slot, status := s.slot()
 	if status != ua.StatusGood {
@@ -254,7 +258,9 @@ func (s *Subscription) create(p *plan, r *ItemRequest, reads []address.ReadItem,
 		p.queue = p.reserve(p.series)
 	}
 	ok := true
-	if p.plain {
+	if p.how == evented {
+		ok = s.createEvents(it, slot, p)
+	} else if p.plain {
 		p.set.queue = int32(p.queue)
 		it.set, ok = s.settings.get(&p.set)
 		it.series = p.series
@@ -275,12 +281,12 @@ func (s *Subscription) create(p *plan, r *ItemRequest, reads []address.ReadItem,
 	}
 	s.paths[slot].mark = s.arrivals(slot)
 	s.begin(slot, now)
-	if p.series == nil && it.flags&sampling != 0 {
+	if p.how == polled && it.flags&sampling != 0 {
 		o := s.owns[it.cursor]
 		s.offerRead(o, &reads[p.read])
 	}
 	return ItemResult{ID: it.id(slot), Sampling: millis(p.set.sampling),
-		Queue: uint32(s.settings.list[it.set].queue)}
+		Queue: uint32(s.settings.list[it.set].queue), Filter: p.result}
 }
 
 // modes is the flags of each MonitoringMode.
@@ -335,10 +341,16 @@ func (s *Subscription) createOwn(it *item, slot uint32, p *plan, text string) bo
 		s.client.engine.cfg.Account.Give(ownBytes)
 		return false
 	}
-	it.set = o.set
-	it.flags |= owned
+	s.adoptOwn(it, o)
 	s.reserved(o.charged)
 	s.attach(o)
+	return true
+}
+
+// adoptOwn gives an item its queue.
+func (s *Subscription) adoptOwn(it *item, o *own) {
+	it.set = o.set
+	it.flags |= owned
 	if n := len(s.freeOwns); n > 0 {
 		it.cursor = uint64(s.freeOwns[n-1])
 		s.freeOwns = s.freeOwns[:n-1]
@@ -347,7 +359,6 @@ func (s *Subscription) createOwn(it *item, slot uint32, p *plan, text string) bo
 		it.cursor = uint64(len(s.owns))
 		s.owns = append(s.owns, o)
 	}
-	return true
 }
 
 // attach reserves what an item needs of its Series.
@@ -364,6 +375,10 @@ func (s *Subscription) attach(o *own) {
 
 // detach gives it back.
 func (s *Subscription) detach(o *own) {
+	if o.how == evented {
+		s.detachEvents(o)
+		return
+	}
 	if o.how == walked {
 		o.series.Unwatch(s)
 		s.reserved(-placesOf(o.reserved))
@@ -400,6 +415,10 @@ func (s *Subscription) watch(b *address.Block) {
 func (s *Subscription) begin(slot uint32, now int64) {
 	it := &s.items[slot]
 	o := s.ownOf(it)
+	if o != nil && o.how == evented {
+		o.tap.Clear()
+		return
+	}
 	if o != nil {
 		o.due = now
 		if o.how == polled {
@@ -473,8 +492,12 @@ func (s *Subscription) end(slot uint32) {
 	it := &s.items[slot]
 	it.flags &^= gapped
 	if o := s.ownOf(it); o != nil {
-		if o.how == walked {
+		switch o.how {
+		case walked:
 			s.walkOne(o)
+		case evented:
+			s.endEvents(o)
+			return
 		}
 		o.clear()
 		return

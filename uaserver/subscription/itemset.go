@@ -112,6 +112,9 @@ func (s *Subscription) modify(slot uint32, times uint8, r *ModifyRequest, now in
 	if o != nil {
 		p.attribute, p.series = o.attribute, o.series
 	}
+	if o != nil && o.how == evented {
+		return s.modifyEvents(it, o, r)
+	}
 	p.set.times = times
 	if st := s.client.engine.filter(&p.set, p.node, p.attribute, r.FilterType, r.Filter); st != ua.StatusGood {
 		return ItemResult{Status: st}
@@ -298,7 +301,7 @@ func (s *Subscription) available() bool {
 		return true
 	}
 	for _, o := range s.owns {
-		if o != nil && o.count > 0 && s.items[o.slot].flags&reports != 0 {
+		if o != nil && s.items[o.slot].flags&reports != 0 && o.waits() {
 			return true
 		}
 	}
@@ -339,7 +342,7 @@ func (s *Subscription) waits() bool {
 // hasNews reports whether an item has something queued.
 func (s *Subscription) hasNews(it *item) bool {
 	if it.flags&owned != 0 {
-		return s.owns[it.cursor].count > 0
+		return s.owns[it.cursor].waits()
 	}
 	return it.series.Head() != it.cursor
 }

@@ -1,7 +1,7 @@
 package subscription
 
 import (
-	"encoding/binary"
+	"github.com/gopcua/opcua/id"
 
 	"edged/uaserver/wire"
 )
@@ -126,9 +126,7 @@ func (s *Subscription) toll(slot uint32) *toll {
 func (s *Subscription) counts(slot uint32) (n Counts) {
 	it := &s.items[slot]
 	if o := s.ownOf(it); o != nil {
-		n = o.Counts
-		n.Waiting = uint64(o.count)
-		return n
+		return o.counted()
 	}
 	n = s.passed(slot)
 	if it.flags&sampling != 0 {
@@ -209,23 +207,36 @@ func (s *Subscription) evictedFrom(message []byte) {
 
 // eachHandle calls each with the client handles of a message that fill made, until that returns false.
 func eachHandle(message []byte, each func(handle uint32) bool) {
-	const body = 4 + 8 + 4 + 4 + 1 + 4 // sequence number, time, one ExtensionObject: id, encoding, length (Part 4, 7.26)
-	if len(message) < body+4 {
+	const head = 4 + 8 // sequence number, time (Part 4, 7.26)
+	if len(message) < head {
 		return
 	}
-	n := binary.LittleEndian.Uint32(message[body:])
-	r := wire.NewReader(message[body+4:])
-	for ; n > 0 && r.Err() == nil; n-- {
-		handle := r.Uint32()
-		r.SkipBuiltin(dataValue)
-		if r.Err() != nil || !each(handle) {
-			return
+	r := wire.NewReader(message[head:])
+	for parts := r.Count(3); parts > 0 && r.Err() == nil; parts-- {
+		x := r.Extension()
+		events := x.Is(id.EventNotificationList_Encoding_DefaultBinary)
+		b := wire.NewReader(x.Body)
+		for n := b.Count(5); n > 0 && b.Err() == nil; n-- {
+			handle := b.Uint32()
+			if !events {
+				b.SkipBuiltin(dataValue)
+			} else {
+				for k := b.Count(1); k > 0; k-- {
+					b.SkipBuiltin(variant)
+				}
+			}
+			if b.Err() != nil || !each(handle) {
+				return
+			}
 		}
 	}
 }
 
-// dataValue is the built-in type's number (Part 6, 5.1.2).
-const dataValue = 23
+// Numbers of built-in types (Part 6, 5.1.2).
+const (
+	dataValue = 23
+	variant   = 24
+)
 
 // account is what an Engine counts of Subscriptions that are gone.
 type account struct {

@@ -8,6 +8,7 @@ import (
 
 	"edged/drivers/tag"
 	"edged/uaserver/address"
+	events "edged/uaserver/event"
 )
 
 // entryBytes is what a place in an item's own queue takes of Config.Queues.
@@ -33,17 +34,19 @@ const (
 	walked  how = iota // every sample of the Series is looked at
 	sampled            // the Series' last sample, at the sampling interval
 	polled             // the attribute is read at the sampling interval
+	evented            // events, from a Tap that is their queue
 )
 
 // own is what an item has whose queue is not simply the last samples of a Series: a deadband, a trigger, an IndexRange,
 // discard newest, sampling slower than the changes, or no Series at all.
 type own struct {
 	how       how
-	slot      uint32 // of its item
-	set       uint16 // of its item
-	have      bool   // last is set
-	gap       bool   // samples passed unseen: the next entry carries Overflow
-	reserved  int    // of the Series
+	slot      uint32      // of its item
+	set       uint16      // of its item
+	have      bool        // last is set
+	gap       bool        // samples passed unseen: the next entry carries Overflow
+	reserved  int         // of the Series
+	tap       *events.Tap // of events
 	account   tag.Account
 	charged   int // bytes of the queue's places; what values hold beside is charged one by one
 	series    *address.Series
@@ -281,7 +284,7 @@ func (s *Subscription) offer(o *own, v entry, set *settings) {
 func (s *Subscription) sample(now int64) {
 	s.nextSample = 0
 	for _, o := range s.owns {
-		if o == nil || o.how == walked {
+		if o == nil || o.how == walked || o.how == evented {
 			continue
 		}
 		if o.due <= now && s.items[o.slot].flags&sampling != 0 {
@@ -301,7 +304,7 @@ func (s *Subscription) sample(now int64) {
 
 // expect has the clock ring for the item's next sampling.
 func (s *Subscription) expect(o *own) {
-	if s.items[o.slot].flags&sampling != 0 && o.how != walked && (s.nextSample == 0 || o.due < s.nextSample) {
+	if s.items[o.slot].flags&sampling != 0 && o.how != walked && o.how != evented && (s.nextSample == 0 || o.due < s.nextSample) {
 		s.nextSample = o.due
 	}
 }

@@ -14,7 +14,7 @@ const measureEvery = 10 * time.Second
 func (s *Subscription) arrivals(slot uint32) uint32 {
 	it := &s.items[slot]
 	if o := s.ownOf(it); o != nil {
-		return uint32(o.Queued)
+		return uint32(o.everQueued())
 	}
 	return uint32(it.series.Head())
 }

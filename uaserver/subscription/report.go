@@ -166,7 +166,8 @@ func (s *Subscription) away(now int64) (a Away, ok bool) {
 		}
 		room := 0.0
 		if o := s.ownOf(it); o != nil {
-			room = float64(queue) - float64(o.count)
+			n := o.counted()
+			room = float64(queue) - float64(n.Waiting)
 		} else if waiting, lost := it.series.Behind(it.cursor, int(queue)); lost == 0 {
 			room = float64(queue) - float64(waiting)
 		}

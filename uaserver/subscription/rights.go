@@ -40,6 +40,8 @@ func (s *Subscription) recheck(slot uint32, now int64) {
 		if n := it.series.Node(); n != nil && !readable(n, s.client.rights) {
 			s.deny(slot, n, now)
 		}
+	case o.how == evented:
+		s.recheckEvents(o)
 	case o.how != polled:
 		if n := o.series.Node(); n != nil && !readable(n, s.client.rights) {
 			o.node = n

@@ -43,19 +43,22 @@ type Subscription struct {
 	nextTick   int64
 	nextSample int64 // of the items with a queue of their own; 0: none
 
-	items    []item
-	paths    []path                 // of the items, by slot
-	tolls    []toll                 // of the items, by slot, as far as there are any
-	triggers map[uint32]*triggering // by the slot of the triggering item
-	free     []uint32               // slots of items that were deleted
-	live     int                    // items
-	resume   int                    // slot at which the next message begins
-	settings interned
-	owns     []*own
-	freeOwns []uint32
-	blocks   []seen
-	queues   int  // bytes that its items' queues may take of Config.Queues
-	mixed    bool // there are items whose block is not in blocks
+	items        []item
+	paths        []path                 // of the items, by slot
+	tolls        []toll                 // of the items, by slot, as far as there are any
+	triggers     map[uint32]*triggering // by the slot of the triggering item
+	free         []uint32               // slots of items that were deleted
+	live         int                    // items
+	resume       int                    // slot at which the next message begins
+	settings     interned
+	evented      int  // items that watch events
+	turned       bool // events were first in the last message
+	resumeEvents int  // index into owns at which the next message's events begin
+	owns         []*own
+	freeOwns     []uint32
+	blocks       []seen
+	queues       int  // bytes that its items' queues may take of Config.Queues
+	mixed        bool // there are items whose block is not in blocks
 
 	held    []held // messages for Republish, oldest first
 	size    int    // bytes of the last one

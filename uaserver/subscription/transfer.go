@@ -182,7 +182,7 @@ func (s *Subscription) resend() {
 
 // repeat queues the last entry of an item's own queue again, if the queue is empty.
 func (s *Subscription) repeat(o *own) {
-	if o.count > 0 || !o.have {
+	if o.count > 0 || !o.have { // events are not sent again
 		return
 	}
 	v := o.last

@@ -101,7 +101,7 @@ func (s *Subscription) dropTriggers(slot uint32) {
 // queuedEver counts what an item ever had to report, from anywhere: only its growth means something.
 func (s *Subscription) queuedEver(it *item) uint64 {
 	if o := s.ownOf(it); o != nil {
-		return o.Queued
+		return o.everQueued()
 	}
 	return it.series.Head()
 }

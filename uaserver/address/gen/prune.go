@@ -27,8 +27,6 @@ var pruned = []struct {
 	{12167, "OperationLimits.MaxNodesPerHistoryUpdateData, likewise"},
 	{12168, "OperationLimits.MaxNodesPerHistoryUpdateEvents, likewise"},
 	{11713, "OperationLimits.MaxNodesPerNodeManagement: the NodeManagement services are not served"},
-	{24099, "ServerCapabilities.MaxSelectClauseParameters: events are not served"},
-	{24100, "ServerCapabilities.MaxWhereClauseParameters: events are not served"},
 	{24101, "ServerCapabilities.ConformanceUnits: none is certified"},
 	{15606, "ServerCapabilities.RoleSet: roles are not told to clients"},
 	{16134, "NamespaceMetadata.DefaultRolePermissions, likewise"},
@@ -40,9 +38,6 @@ var pruned = []struct {
 	{31915, "Locations: there are none"},
 	{16314, "FileSystem: files are not served"},
 }
-
-// quiet are objects whose EventNotifier the NodeSet sets, while events are not served.
-var quiet = []uint32{2253}
 
 const (
 	server         = 2253
@@ -71,9 +66,6 @@ func (m *model) prune() error {
 	}
 	m.offerModellingRules()
 	m.invert()
-	for _, id := range quiet {
-		m.byID[id].x.EventNotifier = 0
-	}
 	m.byID[2294].access = 1 // EnabledFlag: cannot be switched
 	m.markLive(server)
 	return nil
