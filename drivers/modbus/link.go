@@ -423,7 +423,11 @@ func (l *Link) outlive(request []byte) error {
 	case bytes.Equal(g.request, request):
 		return l.wait(g.answered) // an older value must not come after a newer one
 	}
-	return l.wait(g.until)
+	if err := l.wait(g.until); err != nil {
+		return err
+	}
+	delete(l.late, request[0]) // or each answer from now on would put off the next request
+	return nil
 }
 
 // broadcasted makes the answer that the client waits for and nobody gives (Serial Line, 2.1).

@@ -15,9 +15,10 @@ import (
 
 // Address says where a stream is, as the url of a bus in the site file says it: tcp://host:502,
 // tcp+tls://host:802?ca=FILE&cert=FILE&key=FILE, rtuovertcp://host:4001, rtu:///dev/ttyS1?baud=19200&parity=even,
-// ascii:///dev/ttyS1, rtu:usb:0403:6001:SERIAL?rs485=on.
+// ascii:///dev/ttyS1, rtu:usb:0403:6001:SERIAL?rs485=on, and for instruments serial:///dev/ttyS1?baud=9600 and
+// serial+tcp://host:4001.
 type Address struct {
-	Scheme string // tcp, tcp+tls, rtuovertcp, rtu, ascii
+	Scheme string // tcp, tcp+tls, rtuovertcp, rtu, ascii, serial, serial+tcp
 	Host   string // host:port; empty for a serial line
 	TLS    TLS    // of tcp+tls
 	Path   string // device of a serial line; empty for a connection, and for an adapter that is looked for
@@ -56,6 +57,9 @@ var defaultASCII = Mode{Baud: 19200, Data: 7, Parity: "even", Stop: 1}
 // DefaultMode is what Modbus over Serial Line, 2.2 and 2.5.1, asks of every device.
 var DefaultMode = Mode{Baud: 19200, Data: 8, Parity: "even", Stop: 1}
 
+// defaultInstrument is how most instruments leave their makers.
+var defaultInstrument = Mode{Baud: 9600, Data: 8, Parity: "none", Stop: 1}
+
 // Bits is the length of one character on the line: start, data, parity and stop bits.
 func (m Mode) Bits() int {
 	n := 1 + m.Data + m.Stop
@@ -86,7 +90,7 @@ const (
 )
 
 // Schemes are those that Parse knows.
-const schemes = "tcp, tcp+tls, rtuovertcp, rtu or ascii"
+const schemes = "tcp, tcp+tls, rtuovertcp, rtu, ascii, serial or serial+tcp"
 
 // Parse reads the url of a bus. A key that it does not know is an error, as is a value out of range.
 func Parse(text string) (Address, error) {
@@ -101,9 +105,9 @@ func Parse(text string) (Address, error) {
 		return Address{}, fmt.Errorf("%q: a bus url has no user and no fragment", text)
 	}
 	switch u.Scheme {
-	case "tcp", "tcp+tls", "rtuovertcp":
+	case "tcp", "tcp+tls", "rtuovertcp", "serial+tcp":
 		return parseHost(u, text)
-	case "rtu", "ascii":
+	case "rtu", "ascii", "serial":
 		return parseSerial(u, text)
 	case "":
 		return Address{}, fmt.Errorf("%q has no scheme: write tcp://HOST:PORT, rtuovertcp://HOST:PORT or rtu:///dev/NAME", text)
@@ -145,8 +149,11 @@ func parseHost(u *url.URL, text string) (Address, error) {
 
 func parseSerial(u *url.URL, text string) (Address, error) {
 	a := Address{Scheme: u.Scheme, Path: u.Path, Mode: DefaultMode}
-	if u.Scheme == "ascii" {
+	switch u.Scheme {
+	case "ascii":
 		a.Mode = defaultASCII
+	case "serial":
+		a.Mode = defaultInstrument
 	}
 	adapter, usb := strings.CutPrefix(u.Opaque, usbPrefix)
 	switch {
@@ -261,6 +268,9 @@ func unknownKeys(u *url.URL, known map[string]func(string) error) error {
 	}
 	return nil
 }
+
+// Instruments reports whether the line carries instruments that speak lines and frames of their own.
+func (a Address) Instruments() bool { return a.Scheme == "serial" || a.Scheme == "serial+tcp" }
 
 // Serial reports whether the address is a serial line.
 func (a Address) Serial() bool { return a.Path != "" || a.USB != (USB{}) }

@@ -118,7 +118,7 @@ func guessMeter(b []byte, _ []string) Hint {
 		rows = len(shortObis.FindAll(b, -1))
 	}
 	if head == nil {
-		if rows < 3 {
+		if rows < 2 {
 			return Hint{}
 		}
 		return Hint{"an electricity, gas or heat meter (IEC 62056-21 or DSMR P1)", fmt.Sprintf("%d OBIS lines; the head of a telegram did not come yet: listen longer", rows), 70}

@@ -89,8 +89,10 @@ const (
 	// A busy device (exceptions 5 and 6) is asked again so often, with so much time in between.
 	busyTries = 8
 	busyPause = 100 * time.Millisecond
-	// A request without a proper answer is made again so often.
+	// A request without a proper answer is made again so often; no more when the unit left this many unanswered while it
+	// answered others: it has no exceptions for what it does not know.
 	retries = 2
+	habit   = 8
 )
 
 // Exception codes that are not about the addresses (Application Protocol, 7).
@@ -189,7 +191,7 @@ func (u *Unit) read(ctx context.Context, t modbus.Table, start, count int) (data
 			}
 		case v == Refused:
 			return nil, v, code, nil
-		case tries == retries:
+		case tries == retries, u.mutes > habit && v == Mute:
 			return nil, v, code, nil
 		default:
 			tries++

@@ -214,21 +214,23 @@ func (s *search) run(ctx context.Context, plan []int) error {
 // try reads a block. A unit that stays silent is asked for something that it has answered: if it answers that, the block
 // does not exist.
 func (s *search) try(ctx context.Context, start, count int) (ok bool, code byte, err error) {
-	_, v, code, err := s.unit.read(ctx, s.Table.Table, start, count)
-	switch {
-	case err != nil:
-		return false, 0, err
-	case v == Answered:
-		s.Good = max(s.Good, count)
-		return true, 0, nil
-	case code == noPath, code == noTarget:
-		return false, 0, fmt.Errorf("unit %d is gone: the gateway answers exception %d", s.unit.ID, code)
-	case v != Refused:
-		if err := s.still(ctx, v); err != nil {
+	for again := false; ; again = true {
+		_, v, code, err := s.unit.read(ctx, s.Table.Table, start, count)
+		switch {
+		case err != nil:
+			return false, 0, err
+		case v == Answered:
+			s.Good = max(s.Good, count)
+			return true, 0, nil
+		case code == noPath, code == noTarget:
+			return false, 0, fmt.Errorf("unit %d is gone: the gateway answers exception %d", s.unit.ID, code)
+		case v == Refused:
+			return false, code, nil
+		}
+		if err := s.still(ctx, v); err != nil || again || s.unit.mutes > habit {
 			return false, 0, err
 		}
 	}
-	return false, code, nil
 }
 
 // still reports as an error that the unit answers nothing more.
