@@ -151,7 +151,7 @@ func (c *Config) checkGroup(group []string, fields map[string]*field, l limits) 
 			return fmt.Sprintf("%s is not readable", name)
 		case seen[name]:
 			return fmt.Sprintf("%s is named twice", name)
-		case f.group != nil:
+		case f.group() != nil:
 			return fmt.Sprintf("%s is in another group too: make one group of the two", name)
 		case len(u.fields) > 0 && f.table != u.table:
 			return fmt.Sprintf("%s is in another table than %s", name, group[0])
@@ -168,7 +168,7 @@ func (c *Config) checkGroup(group []string, fields map[string]*field, l limits) 
 		return fmt.Sprintf("the hole %s lies between %s", h, strings.Join(group, ", "))
 	}
 	for _, f := range u.fields {
-		f.group = &u
+		f.join(&u)
 	}
 	return ""
 }

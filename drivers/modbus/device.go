@@ -137,7 +137,7 @@ func (d *Device) plan(cfg *Config, byName map[string]*field) {
 		u := new(unit)
 		for _, name := range names {
 			u.add(byName[name])
-			byName[name].group = u
+			byName[name].join(u)
 		}
 		if len(u.fields) > 0 {
 			p := cfg.poll(names[0])
@@ -147,7 +147,7 @@ func (d *Device) plan(cfg *Config, byName map[string]*field) {
 	single := make([]*field, len(d.fields))
 	for i := range d.fields {
 		f := &d.fields[i]
-		if f.group != nil || f.access&tag.Readable == 0 {
+		if f.group() != nil || f.access&tag.Readable == 0 {
 			continue
 		}
 		single[i] = f

@@ -85,12 +85,12 @@ func (r *request) units() []unit {
 	units := make([]unit, 0, len(r.fields))
 	told := map[*unit]bool{}
 	for _, f := range r.fields {
-		switch {
-		case f.group == nil:
+		switch u := f.group(); {
+		case u == nil:
 			units = append(units, unit{f.table, f.start, f.end(), []*field{f}})
-		case !told[f.group]:
-			told[f.group] = true
-			units = append(units, *f.group)
+		case !told[u]:
+			told[u] = true
+			units = append(units, *u)
 		}
 	}
 	sortUnits(units)

@@ -12,15 +12,41 @@ import (
 // field is one tag's place in the device and how its bytes become a value; it is made once, from a checked Tag.
 type field struct {
 	*form
-	group *unit // of fields that are read together; nil: it is read for itself
+	rare  *rare // nil: nothing of it
 	start int   // first register or bit
 	ref   tag.Ref
 	bit   int8 // of a register; -1: whole registers
 
 	// Owned by the lane once the device runs.
 	request *request // that reads it; nil: write only
-	decoded *decoded // of a value that would allocate; nil before the first
 }
+
+// rare is what few fields have, apart from all others.
+type rare struct {
+	group *unit // of fields that are read together; nil: it is read for itself
+
+	// Owned by the lane once the device runs.
+	decoded decoded // of a value that would allocate
+}
+
+// group is the fields that have to be read together with f, or nil.
+func (f *field) group() *unit {
+	if f.rare == nil {
+		return nil
+	}
+	return f.rare.group
+}
+
+// join puts f into a group, before the device runs.
+func (f *field) join(u *unit) {
+	if f.rare == nil {
+		f.rare = &rare{}
+	}
+	f.rare.group = u
+}
+
+// last is what f's bytes were decoded to last. Only a field whose values would allocate has one.
+func (f *field) last() *decoded { return &f.rare.decoded }
 
 // form is what tags that are alike have in common. It is read only once it is made.
 type form struct {
@@ -87,8 +113,8 @@ func (f *field) end() int { return f.start + f.count }
 
 // reach is the range that no reading of the field may tear apart.
 func (f *field) reach() (start, end int) {
-	if f.group != nil {
-		return f.group.start, f.group.end
+	if u := f.group(); u != nil {
+		return u.start, u.end
 	}
 	return f.start, f.end()
 }
@@ -212,10 +238,7 @@ func (f *field) decode(data []byte, base int) (tag.Value, tag.Status) {
 		}
 		return tag.FromBits(f.outKind(), raw), tag.Good
 	}
-	if f.decoded == nil {
-		f.decoded = &decoded{}
-	}
-	d := f.decoded
+	d := f.last()
 	if d.bytes != nil && string(d.bytes) == string(b) {
 		return d.value, d.status
 	}
@@ -270,24 +293,22 @@ func (f *field) text(b []byte) tag.Value {
 }
 
 func (f *field) bitArray(data []byte, off int) tag.Value {
-	if f.decoded == nil {
-		f.decoded = &decoded{}
-	}
-	if was, ok := tag.Slice[bool](f.decoded.value); ok {
+	last := f.last()
+	if was, ok := tag.Slice[bool](last.value); ok {
 		same := true
 		for i, on := range was {
 			same = same && on == bitAt(data, off+i)
 		}
 		if same {
-			return f.decoded.value
+			return last.value
 		}
 	}
 	now := make([]bool, f.array)
 	for i := range now {
 		now[i] = bitAt(data, off+i)
 	}
-	f.decoded.value = tag.OfSlice(now)
-	return f.decoded.value
+	last.value = tag.OfSlice(now)
+	return last.value
 }
 
 // bitAt is bit n of an answer: the first is the least significant of the first byte (Application Protocol, 6.1).

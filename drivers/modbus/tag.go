@@ -143,6 +143,9 @@ func (t *Tag) field(c *Config) (*field, []*FieldError) {
 	if len(b.errs) > 0 {
 		return nil, b.errs
 	}
+	if typ.Kind == tag.String || typ.Kind == tag.ByteString || typ.Len > 0 {
+		b.f.rare = &rare{}
+	}
 	return b.f, nil
 }
 

@@ -289,7 +289,7 @@ func (e *edit) enter(n *Node) {
 		v.numbers[uint64(n.ID.NS)<<32|uint64(n.ID.Num)] = n
 	case wire.Text:
 		e.ownText(n.ID.NS)
-		v.texts[n.ID.NS][n.ID.Str] = n
+		v.texts[n.ID.NS].add(n)
 	default:
 		e.ownOthers()
 		v.others[n.ID] = n
@@ -312,7 +312,7 @@ func (e *edit) unmap(id wire.NodeID) {
 		delete(v.numbers, uint64(id.NS)<<32|uint64(id.Num))
 	case wire.Text:
 		e.ownText(id.NS)
-		delete(v.texts[id.NS], id.Str)
+		v.texts[id.NS].remove(id.Str)
 	default:
 		e.ownOthers()
 		delete(v.others, id)
@@ -341,7 +341,7 @@ func (e *edit) ownText(ns uint16) {
 		v.texts = append(v.texts, nil)
 	}
 	if !e.owned.text[ns] {
-		v.texts[ns], e.owned.text[ns] = cloneMap(v.texts[ns]), true
+		v.texts[ns], e.owned.text[ns] = v.texts[ns].clone(), true
 	}
 }
 

@@ -27,7 +27,7 @@ func (v *view) findProperty(id wire.NodeID) *Node {
 	if at < 0 || int(id.NS) >= len(v.texts) {
 		return nil
 	}
-	owner := v.texts[id.NS][id.Str[:at]]
+	owner := v.texts[id.NS].find(id.Str[:at])
 	if owner == nil {
 		return nil
 	}

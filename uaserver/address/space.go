@@ -41,10 +41,10 @@ type Space struct {
 type view struct {
 	serial     uint64 // counts changes
 	namespaces []string
-	core       []uint16           // namespace 0: 1 + index in coreNodes, by numeric id
-	coreNodes  []Node             // as generated
-	numbers    map[uint64]*Node   // all other numeric ids, by namespace<<32 | number
-	texts      []map[string]*Node // string ids, by namespace
+	core       []uint16         // namespace 0: 1 + index in coreNodes, by numeric id
+	coreNodes  []Node           // as generated
+	numbers    map[uint64]*Node // all other numeric ids, by namespace<<32 | number
+	texts      []*byText        // string ids, by namespace
 	others     map[wire.NodeID]*Node
 	kinds      []*Node  // the reference types, by Node.kind
 	subtypes   []bitset // by Node.kind: the kinds of it and its subtypes
@@ -88,7 +88,7 @@ func (v *view) stored(id wire.NodeID) *Node {
 		return v.numbers[uint64(id.NS)<<32|uint64(id.Num)]
 	case wire.Text:
 		if int(id.NS) < len(v.texts) {
-			return v.texts[id.NS][id.Str]
+			return v.texts[id.NS].find(id.Str)
 		}
 		return nil
 	}

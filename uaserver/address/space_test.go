@@ -93,9 +93,14 @@ func allNodes(v *view) []*Node {
 	for _, n := range v.numbers {
 		all = append(all, n)
 	}
-	for _, m := range v.texts {
-		for _, n := range m {
-			all = append(all, n)
+	for _, t := range v.texts {
+		if t == nil {
+			continue
+		}
+		for _, n := range t.nodes {
+			if n != nil {
+				all = append(all, n)
+			}
 		}
 	}
 	for _, n := range v.others {
