@@ -47,10 +47,10 @@ func (s *Space) apply(c address.Change, table *tag.Table, devices []Device, perm
 	}
 	e := edit{
 		space: s, change: c, permit: permit, again: s.table == table, nodes: map[tag.Ref]*address.Node{},
-		next: &view{slots: make([]slot, table.Slots()), devices: slices.Clone(was.devices), changed: slices.Clone(was.changed)},
+		next: &view{table: table, cells: make([]*cell, table.Slots()), devices: slices.Clone(was.devices), changed: slices.Clone(was.changed)},
 		now:  tag.Now(),
 	}
-	copy(e.next.slots, was.slots)
+	copy(e.next.cells, was.cells)
 	for _, g := range byDevice(table, devices) {
 		e.device(before[g.Name], &g)
 		delete(before, g.Name)
@@ -91,9 +91,6 @@ type reborn struct {
 // device makes what differs between a device as it was, if it was there, and as it shall be.
 func (e *edit) device(was, g *group) {
 	number := e.number(g.Name)
-	for _, t := range g.tags {
-		e.next.slots[t.ref-1].def = t.def // of the new table: nothing holds the old one
-	}
 	if was != nil && was.same(g) && !e.again {
 		return
 	}
@@ -120,25 +117,26 @@ func (e *edit) tags(g *group, p *part, replaced map[wire.NodeID]bool) {
 	block := e.space.block(g.Name)
 	fresh := 0
 	for _, t := range g.tags {
-		if e.next.slots[t.ref-1].cell == nil {
+		if e.next.cells[t.ref-1] == nil {
 			fresh++
 		}
 	}
 	cells := make([]cell, fresh)
 	for i, t := range g.tags {
-		sl, n := &e.next.slots[t.ref-1], p.tags[i]
-		if sl.cell == nil {
-			sl.cell, cells = &cells[0], cells[1:]
-			sl.series.Init(block, n)
-			sl.series.Open(t.def.Kind, tag.Sample{Ref: t.ref, Status: tag.BadWaitingForInitialData, At: e.now})
+		n := p.tags[i]
+		if e.next.cells[t.ref-1] == nil {
+			c := &cells[0]
+			e.next.cells[t.ref-1], cells = c, cells[1:]
+			c.series.Init(block, n)
+			c.series.Open(t.def.Kind, tag.Sample{Ref: t.ref, Status: tag.BadWaitingForInitialData, At: e.now})
 			continue
 		}
 		was := e.space.slot(t.ref)
-		if was == nil || replaced[n.ID] {
+		if was.def == nil || replaced[n.ID] {
 			e.nodes[t.ref] = n
 		}
 		switch {
-		case was == nil:
+		case was.def == nil:
 			e.reborn = append(e.reborn, reborn{t.ref, 0})
 		case was.def.Kind != t.def.Kind || was.def.Len != t.def.Len:
 			e.reborn = append(e.reborn, reborn{t.ref, address.StructureChanged})
@@ -160,8 +158,7 @@ func (e *edit) remove(g *group) {
 // removeTags notes the tags of a device as it was that are not among those of the next table.
 func (e *edit) removeTags(g *group) {
 	for _, t := range g.tags {
-		if sl := &e.next.slots[t.ref-1]; sl.def == t.def { // nobody has given it another
-			sl.def = nil
+		if e.next.table.Tag(t.ref) == nil {
 			e.gone = append(e.gone, t.ref)
 		}
 	}
@@ -184,17 +181,17 @@ func (e *edit) number(name string) uint32 {
 // tell has the values follow what became of their tags.
 func (e *edit) tell() {
 	for ref, n := range e.nodes {
-		e.next.slots[ref-1].series.Bind(n)
+		e.next.cells[ref-1].series.Bind(n)
 	}
 	for _, ref := range e.gone {
-		e.next.slots[ref-1].series.Shut(tag.Sample{Ref: ref, Status: tag.BadNodeIDUnknown, At: e.now})
+		e.next.cells[ref-1].series.Shut(tag.Sample{Ref: ref, Status: tag.BadNodeIDUnknown, At: e.now})
 	}
 	for _, r := range e.reborn {
-		sl := &e.next.slots[r.ref-1]
+		sl := e.next.slot(r.ref)
 		sl.series.Open(sl.def.Kind, tag.Sample{Ref: r.ref, Status: tag.BadWaitingForInitialData | r.changed, At: e.now})
 	}
 	for _, ref := range e.turned {
-		e.next.slots[ref-1].series.Tell(address.SemanticsChanged)
+		e.next.cells[ref-1].series.Tell(address.SemanticsChanged)
 	}
 }
 

@@ -77,7 +77,7 @@ func sameMeaning(a, b *tag.Tag) bool {
 // Properties implements address.Propertied.
 func (s *Space) Properties(owner *address.Node) []*address.Node {
 	sl := s.slot(owner.Ref)
-	if sl == nil || owner.Token != 0 {
+	if sl.def == nil || owner.Token != 0 {
 		return nil
 	}
 	var out []*address.Node
@@ -112,7 +112,7 @@ func (s *Space) propertyAttributes() (out [len(properties)]address.Attributes) {
 }
 
 // readProperty answers an item of a tag's property.
-func (s *Space) readProperty(it *address.ReadItem, sl *slot, now tag.Time) {
+func (s *Space) readProperty(it *address.ReadItem, sl slot, now tag.Time) {
 	i := int(it.Node.Token) - 1
 	if i >= len(properties) || !properties[i].has(sl.def) { // what the site does not give any longer
 		it.Result.Status, it.Result.Server = tag.BadNodeIDUnknown, now

@@ -16,7 +16,7 @@ const freshness = time.Second
 // larger of his maxAge and one second. What lives in the gateway, or cannot be read, is never stale.
 func (s *Space) Stale(it *address.ReadItem, now tag.Time) bool {
 	sl := s.slot(it.Node.Ref)
-	if sl == nil || it.Node.Token != 0 || sl.def.Memory || sl.def.Access&tag.Readable == 0 || s.field == nil {
+	if sl.def == nil || it.Node.Token != 0 || sl.def.Memory || sl.def.Access&tag.Readable == 0 || s.field == nil {
 		return false
 	}
 	return now.Sub(it.Result.Server) > max(it.MaxAge, freshness)

@@ -54,7 +54,8 @@ type Space struct {
 
 // view is the tags and devices as they are applied. It is immutable, and replaced by Apply as a whole.
 type view struct {
-	slots   []slot     // by Ref-1
+	table   *tag.Table
+	cells   []*cell    // by Ref-1, of removed tags too
 	devices []string   // names, by number in the Token of state nodes; empty: gone
 	changed []tag.Time // when the references below each of them changed last
 }
@@ -83,7 +84,7 @@ func New(cfg Config) (*Space, error) {
 	s.cfg.Table, s.cfg.Devices, s.cfg.Permissions = nil, nil, nil // as of now alone
 	s.refresh.init()
 	s.properties = s.propertyAttributes()
-	s.now.Store(&view{devices: []string{devicesID.Str}, changed: []tag.Time{s.born}}) // rootNumber
+	s.now.Store(&view{table: &tag.Table{}, devices: []string{devicesID.Str}, changed: []tag.Time{s.born}}) // rootNumber
 	root := s.root()
 	if err := s.apply(address.Change{Add: root.nodes, References: root.refs}, cfg.Table, cfg.Devices, cfg.Permissions); err != nil {
 		return nil, err
@@ -98,15 +99,15 @@ func (s *Space) Join(field tag.Field) { s.field = field }
 // Close ends the readings that are under way, and waits for them.
 func (s *Space) Close() { s.refresh.close() }
 
-// slot returns a tag's slot, or nil.
-func (s *Space) slot(ref tag.Ref) *slot { return s.now.Load().slot(ref) }
+// slot returns a tag's slot; its def is nil if there is no such tag.
+func (s *Space) slot(ref tag.Ref) slot { return s.now.Load().slot(ref) }
 
-func (v *view) slot(ref tag.Ref) *slot {
-	i := uint64(ref) - 1
-	if i >= uint64(len(v.slots)) || v.slots[i].def == nil {
-		return nil
+func (v *view) slot(ref tag.Ref) slot {
+	def := v.table.Tag(ref)
+	if def == nil {
+		return slot{}
 	}
-	return &v.slots[i]
+	return slot{def, v.cells[ref-1]}
 }
 
 // Publish implements tag.Sink. A reading with another value or status than the last one is a change, whose
@@ -114,14 +115,14 @@ func (v *view) slot(ref tag.Ref) *slot {
 func (s *Space) Publish(batch []tag.Sample) {
 	v := s.now.Load()
 	for i := range batch {
-		if sl := v.slot(batch[i].Ref); sl != nil {
+		if sl := v.slot(batch[i].Ref); sl.def != nil {
 			sl.publish(&batch[i])
 		}
 	}
 }
 
 // publish is called by the bus of the tag's device, and by Write for tags that cannot be read. It keeps nothing of v.
-func (sl *slot) publish(v *tag.Sample) {
+func (sl slot) publish(v *tag.Sample) {
 	if v.Status.IsBad() && !v.Value.IsNull() {
 		v = &tag.Sample{Ref: v.Ref, Status: v.Status, At: v.At} // nobody is to take its value for a reading
 	}
@@ -131,7 +132,7 @@ func (sl *slot) publish(v *tag.Sample) {
 // Last is the newest reading of a tag and when it was verified; false if there is no such tag.
 func (s *Space) Last(ref tag.Ref) (v tag.Sample, verified tag.Time, ok bool) {
 	sl := s.slot(ref)
-	if sl == nil {
+	if sl.def == nil {
 		return v, 0, false
 	}
 	return sl.series.Last()
@@ -139,11 +140,11 @@ func (s *Space) Last(ref tag.Ref) (v tag.Sample, verified tag.Time, ok bool) {
 
 // Series implements address.NodeManager: properties and state nodes have none, they are sampled by reading.
 func (s *Space) Series(n *address.Node) *address.Series {
-	slots := s.now.Load().slots
-	if n.Ref == 0 || n.Token != 0 || int(n.Ref) > len(slots) || slots[n.Ref-1].cell == nil {
+	cells := s.now.Load().cells
+	if n.Ref == 0 || n.Token != 0 || int(n.Ref) > len(cells) || cells[n.Ref-1] == nil {
 		return nil
 	}
-	return &slots[n.Ref-1].series // also of a tag that went a moment ago: it may return
+	return &cells[n.Ref-1].series // also of a tag that went a moment ago: it may return
 }
 
 // Read implements address.NodeManager. It answers from memory, with the time of the last verification as
@@ -158,7 +159,7 @@ func (s *Space) Read(_ context.Context, items []address.ReadItem) {
 		switch sl := v.slot(it.Node.Ref); {
 		case it.Node.Ref == 0:
 			s.readState(it, now)
-		case sl == nil:
+		case sl.def == nil:
 			it.Result.Status, it.Result.Server = tag.BadNodeIDUnknown, now
 		case it.Node.Token != 0:
 			s.readProperty(it, sl, now)

@@ -24,7 +24,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 // Waits reports whether a write to the node waits for a device, and so must not be made in a connection's goroutine.
 func (s *Space) Waits(n *address.Node) bool {
 	sl := s.slot(n.Ref)
-	return sl != nil && (!sl.def.Memory || sl.def.Retain)
+	return sl.def != nil && (!sl.def.Memory || sl.def.Retain)
 }
 
 // Write implements address.NodeManager. The device is the truth: a write never changes a node by itself, the
@@ -100,15 +100,15 @@ func (s *Space) settle(items []address.WriteItem, b *batch) {
 func (s *Space) keep(cmds []tag.Command) {
 	for i := range cmds {
 		cmd := &cmds[i]
-		if sl := s.slot(cmd.Ref); sl != nil && sl.def.Access&tag.Readable == 0 && cmd.Status.IsGood() {
+		if sl := s.slot(cmd.Ref); sl.def != nil && sl.def.Access&tag.Readable == 0 && cmd.Status.IsGood() {
 			sl.written(cmd)
 		}
 	}
 }
 
 // command checks an item and makes a command of it in cmd, which is zero. The type has been checked.
-func (sl *slot) command(cmd *tag.Command, it *address.WriteItem) tag.Status {
-	if sl == nil {
+func (sl slot) command(cmd *tag.Command, it *address.WriteItem) tag.Status {
+	if sl.def == nil {
 		return tag.BadNotWritable
 	}
 	def, v := sl.def, &it.Value
@@ -229,7 +229,7 @@ func allWithin[T number](v tag.Value, low, high float64) bool {
 }
 
 // written keeps what was written to a tag that cannot be read.
-func (sl *slot) written(cmd *tag.Command) {
+func (sl slot) written(cmd *tag.Command) {
 	v := cmd.Value
 	if cmd.Part {
 		last, _, _ := sl.series.Last()
