@@ -243,7 +243,7 @@ func (l *lane) run(ctx context.Context) {
 				l.down(err)
 			}
 		case !l.step(ctx):
-			l.sleep(ctx, l.nextEvent())
+			l.rest(ctx, l.nextEvent())
 		}
 	}
 }

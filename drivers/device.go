@@ -42,8 +42,9 @@ type device struct {
 	written  map[tag.Ref]tag.Value // arrays that cannot be read, as they were written
 	// when the device was last asked what it is, on the lane's clock; 0: never
 	identified time.Duration
-	met        uint64 // the last of the links that the lane opened on which the device answered
-	holding    int    // entries of held whose time runs
+	met        uint64        // the last of the links that the lane opened on which the device answered
+	holding    int           // entries of held whose time runs
+	toldMishap time.Duration // when the log last heard that it was misheard, on the lane's clock; 0: never
 
 	writes *writeLog
 }

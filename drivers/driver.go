@@ -57,9 +57,22 @@ type Keeper interface {
 	Keep(ctx context.Context, cmds []tag.Command)
 }
 
-// Listener is a Driver of an instrument that talks unasked. The bus still writes through the link.
+// Listener is a Driver of an instrument that may talk unasked. It has its line for itself, and the bus listens whenever it
+// has nothing else to do.
 type Listener interface {
-	Listen(ctx context.Context, sink tag.Sink) error
+	// Talks reports whether the instrument talks unasked: nobody listens to one that does not.
+	Talks() bool
+	// Listen hears what the instrument says until ctx ends, which is no error. It returns a *Fault where the instrument was
+	// silent for too long and the link works, and any other error where the link has to be opened again.
+	Listen(ctx context.Context, ear Ear) error
+}
+
+// Ear is what a Listener tells what it hears.
+type Ear interface {
+	// Heard takes readings, in order. messages is how many whole messages brought them: with 0 they are bad ones.
+	Heard(batch []tag.Sample, messages int)
+	// Misheard takes what was said and is no reading: n times since the last call; f tells of one of them.
+	Misheard(f *Fault, n int)
 }
 
 // Identity is what a device says of itself. What it does not say is empty.
@@ -88,8 +101,8 @@ var ErrHalfOpen = errors.New("nothing came for long")
 // taken its place: nothing was read, and Requests tells them. With ErrSkipped the device was not asked.
 var ErrReplanned = errors.New("the request was replaced")
 
-// ErrSkipped is returned by Poll and Identify for what the device has refused lately: it was not asked again, and nothing
-// was read.
+// ErrSkipped is returned by Poll and Identify for what the device has refused lately, and by Refresh for what cannot be
+// asked for: it was not asked, and nothing was read.
 var ErrSkipped = errors.New("not asked again yet")
 
 // FaultKind tells what a device did wrong.

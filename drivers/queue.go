@@ -396,6 +396,9 @@ func (l *lane) refresh(ctx context.Context, d *device, refs []tag.Ref) []tag.Ref
 	for try, busy := 0, 0; ; {
 		start := time.Now()
 		batch, err := d.cfg.Driver.Refresh(ctx, l.number, refs, l.batch[:0])
+		if errors.Is(err, ErrSkipped) {
+			return without(refs, nil) // nobody can ask for it
+		}
 		took := time.Since(start)
 		l.batch = batch
 		l.exchanged(took, true)

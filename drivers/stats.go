@@ -112,6 +112,24 @@ func (d *deviceStats) failed(kind FaultKind, err error) {
 	d.mu.Unlock()
 }
 
+// misheard counts what an instrument said and is no reading.
+func (d *deviceStats) misheard(f *Fault, n int) {
+	d.mu.Lock()
+	d.s.Errors += uint64(n)
+	d.s.Faults[f.Kind] += uint64(n)
+	d.s.LastError = f.Error()
+	d.mu.Unlock()
+}
+
+// heard counts messages that came unasked.
+func (d *deviceStats) heard(messages, samples int) {
+	d.mu.Lock()
+	d.s.Requests += uint64(messages)
+	d.s.Samples += uint64(samples)
+	d.s.LastGood = tag.Now()
+	d.mu.Unlock()
+}
+
 func (d *deviceStats) lost(took time.Duration) {
 	d.mu.Lock()
 	d.s.Lost += took

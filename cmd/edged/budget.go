@@ -26,11 +26,11 @@ func (s *site) budget(b *busSettings) drivers.Budget {
 		if d.Bus != b.Name || d.Modbus == nil {
 			continue
 		}
-		if driver, err := modbus.New(*d.Modbus, links...); err == nil { // an error is told by whoever makes it to use it
+		if driver, err := modbus.New(*d.Modbus, links.modbus...); err == nil { // an error is told by whoever makes it to use it
 			devices = append(devices, drivers.DeviceConfig{Name: d.Name, Bus: d.Bus, Driver: driver})
 		}
 	}
-	return drivers.BudgetOf(&drivers.BusConfig{Name: b.Name, Links: make([]drivers.Link, len(links)), Retries: b.Retries}, devices)
+	return drivers.BudgetOf(&drivers.BusConfig{Name: b.Name, Links: links.all(), Retries: b.Retries}, devices)
 }
 
 // checkBudgets reports serial lines that have no time for all of their tags, even if every device answered at once.

@@ -22,6 +22,7 @@ var mayImport = map[string][]string{
 	"drivers":               {"drivers/tag"},
 	"store":                 {"drivers/tag"},
 	"drivers/modbus":        {"drivers", "drivers/port", "drivers/tag"},
+	"drivers/serial":        {"drivers", "drivers/port", "drivers/tag"},
 	"drivers/memory":        {"drivers", "drivers/port", "drivers/tag"},
 	"drivers/sim":           {"drivers/port", "drivers/tag"},
 	"uaserver/channel":      {"uaserver/wire", "uaserver/pki", "drivers/tag"},

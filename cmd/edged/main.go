@@ -61,21 +61,22 @@ type commandLine struct {
 	LogFormat string `enum:"text,json" default:"text" help:"Form of the log on stderr: text or json."`
 	LogLevel  string `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error."`
 
-	Demo    demoCommand    `cmd:"" help:"Run a simulated plant, the gateway and its web page."`
-	Run     runCommand     `cmd:"" help:"Run the gateway of a site file."`
-	Check   checkCommand   `cmd:"" help:"Check a site file and name every mistake by line and column."`
-	Probe   probeCommand   `cmd:"" help:"Look at a device or a line while commissioning."`
-	Sim     simCommand     `cmd:"" help:"Run simulated field devices alone."`
-	Browse  browseCommand  `cmd:"" help:"Show the nodes of an OPC UA server as a tree."`
-	Read    readCommand    `cmd:"" help:"Read nodes of an OPC UA server."`
-	Write   writeCommand   `cmd:"" help:"Write nodes of an OPC UA server."`
-	Watch   watchCommand   `cmd:"" help:"Print each change of nodes of an OPC UA server."`
-	Bench   benchCommand   `cmd:"" help:"Put a server under load and measure it."`
-	History historyCommand `cmd:"" help:"Print the history of tags from a gateway's store."`
-	Store   storeCommand   `cmd:"" help:"Check, compact or back up a gateway's store."`
-	Certs   certsCommand   `cmd:"" help:"Certificates: the gateway's own, and those of its clients."`
-	Users   usersCommand   `cmd:"" help:"Users who may log in, with their passwords and roles."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Demo     demoCommand     `cmd:"" help:"Run a simulated plant, the gateway and its web page."`
+	Run      runCommand      `cmd:"" help:"Run the gateway of a site file."`
+	Check    checkCommand    `cmd:"" help:"Check a site file and name every mistake by line and column."`
+	Probe    probeCommand    `cmd:"" help:"Look at a device or a line while commissioning."`
+	Sim      simCommand      `cmd:"" help:"Run simulated field devices alone."`
+	Browse   browseCommand   `cmd:"" help:"Show the nodes of an OPC UA server as a tree."`
+	Read     readCommand     `cmd:"" help:"Read nodes of an OPC UA server."`
+	Write    writeCommand    `cmd:"" help:"Write nodes of an OPC UA server."`
+	Watch    watchCommand    `cmd:"" help:"Print each change of nodes of an OPC UA server."`
+	Bench    benchCommand    `cmd:"" help:"Put a server under load and measure it."`
+	History  historyCommand  `cmd:"" help:"Print the history of tags from a gateway's store."`
+	Store    storeCommand    `cmd:"" help:"Check, compact or back up a gateway's store."`
+	Certs    certsCommand    `cmd:"" help:"Certificates: the gateway's own, and those of its clients."`
+	Users    usersCommand    `cmd:"" help:"Users who may log in, with their passwords and roles."`
+	Profiles profilesCommand `cmd:"" help:"Show the descriptions of instruments that ship."`
+	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 
 // usageError is a wrong use of the command line.

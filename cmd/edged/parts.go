@@ -13,6 +13,7 @@ import (
 	"edged/drivers"
 	"edged/drivers/memory"
 	"edged/drivers/modbus"
+	"edged/drivers/serial"
 	"edged/drivers/tag"
 	"edged/uaserver"
 	"edged/uaserver/address"
@@ -48,8 +49,8 @@ func (g *gateway) account(name string, parts int64) *tag.Budget {
 type field struct {
 	drivers.Config
 	lines   []busSettings
-	units   []deviceSettings          // their tags have the Refs of Config.Table
-	links   map[string][]*modbus.Link // one a lane
+	units   []deviceSettings // their tags have the Refs of Config.Table
+	links   map[string]lineLinks
 	devices map[string]drivers.DeviceConfig
 	diff    fieldDiff // to the field before it
 }
@@ -67,7 +68,7 @@ func newField(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger, was *f
 	}
 	f := &field{
 		Config: drivers.Config{Table: table, Sink: sink, Log: log}, lines: s.Buses, units: s.Devices,
-		links: make(map[string][]*modbus.Link, len(s.Buses)), devices: make(map[string]drivers.DeviceConfig, len(s.Devices)),
+		links: make(map[string]lineLinks, len(s.Buses)), devices: make(map[string]drivers.DeviceConfig, len(s.Devices)),
 	}
 	buses := make(map[string]*busSettings, len(was.lines))
 	for i := range was.lines {
@@ -83,9 +84,7 @@ func newField(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger, was *f
 			f.diff.buses.note(b.Name, before != nil)
 		}
 		bus := drivers.BusConfig{Name: b.Name, Retries: b.Retries, WriteRetries: b.WriteRetries}
-		for _, l := range f.links[b.Name] {
-			bus.Links = append(bus.Links, l)
-		}
+		bus.Links = f.links[b.Name].all()
 		f.Buses = append(f.Buses, bus)
 		delete(buses, b.Name)
 	}
@@ -102,7 +101,7 @@ func newField(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger, was *f
 		c := was.devices[d.Name]
 		if before == nil || !kept[d.Bus] || !before.same(d) {
 			var err error
-			if c, err = newDevice(d, f.links[d.Bus]...); err != nil {
+			if c, err = newDevice(d, f.links[d.Bus]); err != nil {
 				return nil, err
 			}
 			if m, ok := c.Immediate.(*memory.Device); ok && keeper != nil {
@@ -119,26 +118,57 @@ func newField(s *site, table *tag.Table, sink tag.Sink, log *slog.Logger, was *f
 	return f, nil
 }
 
+// lineLinks are the links of a bus, one a lane, as its drivers know them.
+type lineLinks struct {
+	modbus []*modbus.Link
+	serial []*serial.Link
+}
+
+// all are the links as the bus knows them.
+func (l lineLinks) all() []drivers.Link {
+	var out []drivers.Link
+	for _, one := range l.modbus {
+		out = append(out, one)
+	}
+	for _, one := range l.serial {
+		out = append(out, one)
+	}
+	return out
+}
+
 // newLinks makes the links of a bus, one a transaction that it may have in flight. They share one connection.
-func newLinks(b *busSettings) []*modbus.Link {
+func newLinks(b *busSettings) lineLinks {
+	if b.Address.Instruments() {
+		c := serial.Links(b.Address)
+		c.Timeout, c.Turnaround, c.Echo = b.Timeout, b.Turnaround, b.Echo
+		return lineLinks{serial: []*serial.Link{serial.NewLink(c)}}
+	}
 	c := modbus.Links(b.Address)
 	c.Timeout, c.Turnaround, c.Broadcast, c.Echo = b.Timeout, b.Turnaround, b.Broadcast, b.Echo
 	if b.lanes() == 1 {
-		return []*modbus.Link{modbus.NewLink(c)}
+		return lineLinks{modbus: []*modbus.Link{modbus.NewLink(c)}}
 	}
 	c.Open = modbus.NewShared(c.Open)
 	var links []*modbus.Link
 	for range b.lanes() {
 		links = append(links, modbus.NewLink(c))
 	}
-	return links
+	return lineLinks{modbus: links}
 }
 
 // newDevice makes the driver of a device.
-func newDevice(d *deviceSettings, links ...*modbus.Link) (drivers.DeviceConfig, error) {
+func newDevice(d *deviceSettings, links lineLinks) (drivers.DeviceConfig, error) {
 	c := drivers.DeviceConfig{Name: d.Name, Bus: d.Bus}
-	if d.Modbus != nil {
-		device, err := modbus.New(*d.Modbus, links...)
+	switch {
+	case d.Modbus != nil:
+		device, err := modbus.New(*d.Modbus, links.modbus...)
+		if err != nil {
+			return c, err
+		}
+		c.Driver, c.Hold = device, device.Hold()
+		return c, nil
+	case d.Serial != nil:
+		device, err := serial.New(*d.Serial, links.serial...)
 		if err != nil {
 			return c, err
 		}
@@ -159,6 +189,11 @@ func (s *site) bind(table *tag.Table) {
 		d := &s.Devices[i]
 		for j := range d.Memory {
 			d.Memory[j].Ref, _ = table.Lookup(d.Name + "." + d.Memory[j].Name)
+		}
+		if c := d.Serial; c != nil {
+			for j := range c.Tags {
+				c.Tags[j].Ref, _ = table.Lookup(d.Name + "." + c.Tags[j].Name)
+			}
 		}
 		if d.Modbus == nil {
 			continue

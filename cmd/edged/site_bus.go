@@ -80,26 +80,17 @@ func (r *siteReader) bus(n *node) busSettings {
 		{"overbook", func(v *node) { b.Overbook = r.choice(v, what+": overbook", overbookRefuse, overbookWarn) }},
 	})
 	r.need(n, what, "name", "url")
-	if b.Pipeline > 1 && b.Address.Host != "" && modbus.Links(b.Address).Framing != modbus.TCP || b.Pipeline > 1 && b.Address.Serial() {
+	if b.Pipeline > 1 && b.Address.Host != "" && (b.Address.Instruments() || modbus.Links(b.Address).Framing != modbus.TCP) || b.Pipeline > 1 && b.Address.Serial() {
 		r.fault(n.get("pipeline"), "%s: pipeline %d: frames of a serial line have no transaction ids, so that one is in flight at a time: write 1, or remove the key",
 			what, b.Pipeline)
 	}
 	return b
 }
 
-// urlsToCome are the schemes that a later version knows.
-var urlsToCome = []string{"serial", "serial+tcp"}
-
 func (r *siteReader) busURL(n *node, what, name string) port.Address {
 	s, ok := r.scalar(n, what+": url", `"tcp://10.0.0.5:502"`)
 	if !ok {
 		return port.Address{}
-	}
-	for _, scheme := range urlsToCome {
-		if strings.HasPrefix(s, scheme+":") {
-			r.fault(n, "%s: %s is not available in this version: use tcp, tcp+tls, rtuovertcp, rtu or ascii", what, scheme)
-			return port.Address{}
-		}
 	}
 	a, err := port.Parse(s)
 	if err != nil {
@@ -124,19 +115,35 @@ func (r *siteReader) busURL(n *node, what, name string) port.Address {
 
 // checkLines reports what the devices' buses do not do for them.
 func (r *siteReader) checkLines(devices *node) {
+	item := func(d *deviceSettings) *node {
+		for _, n := range devices.items {
+			if name := n.get("name"); name != nil && name.text == d.Name {
+				return n
+			}
+		}
+		return devices
+	}
+	r.checkTalkers(item)
 	for i := range r.site.Devices {
 		d := &r.site.Devices[i]
 		at, known := r.buses[d.Bus]
-		if d.Modbus == nil || !known {
+		if !known {
+			continue
+		}
+		if url := r.site.Buses[at].Address; (d.Serial != nil) != url.Instruments() {
+			n := item(d)
+			if d.Serial != nil {
+				r.fault(n.get("bus"), "device %s: bus %s is of scheme %s: an instrument needs serial or serial+tcp", d.Name, d.Bus, url.Scheme)
+			} else {
+				r.fault(n.get("bus"), "device %s: bus %s is of instruments, and this is driver modbus: add driver: serial, or give the bus another scheme", d.Name, d.Bus)
+			}
+			continue
+		}
+		if d.Modbus == nil {
 			continue
 		}
 		for _, e := range d.Modbus.CheckLine(modbus.Links(r.site.Buses[at].Address).Framing, r.site.Buses[at].Pipeline) {
-			for _, n := range devices.items {
-				if name := n.get("name"); name != nil && name.text == d.Name {
-					r.fieldFault(n, "device "+d.Name, e.Field, e.Index, e.Msg)
-					break
-				}
-			}
+			r.fieldFault(item(d), "device "+d.Name, e.Field, e.Index, e.Msg)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"edged/drivers/memory"
 	"edged/drivers/modbus"
+	"edged/drivers/serial"
 )
 
 // deviceSettings are one entry of the file's devices, as its driver wants them.
@@ -16,9 +17,10 @@ type deviceSettings struct {
 	Name   string
 	Bus    string         // "" for a device without a line
 	Modbus *modbus.Config // of driver modbus
+	Serial *serial.Config // of driver serial
 	Memory []memory.Tag   // of driver memory
 	// Sum is of the tags as the file has them, repeats not expanded: it tells a device from another of its name when the
-	// tags of Modbus and Memory have gone.
+	// tags of its driver have gone.
 	Sum [sha256.Size]byte
 }
 
@@ -45,12 +47,18 @@ func (d *deviceSettings) withoutTags() deviceSettings {
 		c.Tags = nil
 		out.Modbus = &c
 	}
+	if d.Serial != nil {
+		c := *d.Serial
+		c.Tags = nil
+		out.Serial = &c
+	}
 	return out
 }
 
 // The drivers.
 const (
 	driverModbus = "modbus"
+	driverSerial = "serial"
 	driverMemory = "memory"
 )
 
@@ -97,9 +105,20 @@ func (r *siteReader) device(n *node) {
 	if driver == "" {
 		return // the driver is wrong: which keys are right is not known
 	}
+	if driver == driverSerial {
+		if n = d.withProfile(n); n == nil {
+			return // told: which tags the device has is not known
+		}
+	}
 	d.keys(n, driver)
+	if c := d.settings.Serial; c != nil {
+		c.Name, c.Poll = d.settings.Name, d.poll
+	}
 	if d.tags != nil {
 		d.readTags(d.tags)
+	}
+	if d.settings.Serial != nil {
+		d.checkInstrument(n)
 	}
 	if c := d.settings.Modbus; c != nil {
 		c.Name, c.Poll = d.settings.Name, d.poll
@@ -126,6 +145,14 @@ func (d *deviceReader) keys(n *node, driver string) {
 		d.settings.Modbus = &modbus.Config{}
 		d.section(n, d.what, append(common, d.modbusKeys()...))
 		d.need(n, d.what, "name", "bus", "tags")
+	case driverSerial:
+		d.settings.Serial = &serial.Config{}
+		d.section(n, d.what, append(common, d.serialKeys()...))
+		if _, ok := d.sketching(); ok {
+			d.need(n, d.what, "name", "bus", "driver") // a profile may have the tags
+		} else {
+			d.need(n, d.what, "name", "bus", "tags")
+		}
 	case driverMemory:
 		d.poll = 0 // a memory tag is there the moment it is written
 		d.section(n, d.what, common)
@@ -134,11 +161,7 @@ func (d *deviceReader) keys(n *node, driver string) {
 }
 
 func (d *deviceReader) driver(n *node) string {
-	if n.kind == scalarNode && n.text == "serial" {
-		d.fault(n, "%s: driver serial is not available in this version: use modbus or memory", d.what)
-		return ""
-	}
-	return d.choice(n, d.what+": driver", driverModbus, driverMemory)
+	return d.choice(n, d.what+": driver", driverModbus, driverSerial, driverMemory)
 }
 
 // deviceReader reads one device.
@@ -150,6 +173,7 @@ type deviceReader struct {
 	tags     *node            // nil: none
 	names    map[string]*node // the name of each of its tags, where it stands
 	first    int              // its first tag among the site's
+	messages []*node          // of an instrument, as in its settings
 }
 
 func (d *deviceReader) name(n *node) {

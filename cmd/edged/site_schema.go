@@ -62,7 +62,7 @@ var siteNotes = map[string]keyNote{
 	"buses":                         {doc: "Lines and hosts that devices are reached by. A bus owns its line: its devices never talk at the same time."},
 	"buses.name":                    {doc: "Unique name; no dot, no $, no /."},
 	"buses.url": {doc: "tcp://HOST:PORT (port 502 when left out), rtuovertcp://HOST:PORT, or rtu:///dev/NAME?baud=19200&data=8&parity=even&stop=1.",
-		pattern: `^((tcp|tcp\+tls|rtuovertcp|rtu|ascii)://.+|(rtu|ascii):usb:[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}.*)$`, example: "tcp://10.0.0.5:502"},
+		pattern: `^((tcp|tcp\+tls|rtuovertcp|rtu|ascii|serial|serial\+tcp)://.+|(rtu|ascii|serial):usb:[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}.*)$`, example: "tcp://10.0.0.5:502"},
 	"buses.timeout":                 {doc: "How long an answer may take, beside the time that its characters take on a serial line.", value: "500ms"},
 	"buses.retries":                 {doc: "Retries of a read that got no proper answer.", value: 1},
 	"buses.write_retries":           {doc: "Retries of a write: a repeated write may happen twice.", value: 0},
@@ -73,7 +73,7 @@ var siteNotes = map[string]keyNote{
 	"buses.overbook":                {doc: "What becomes of a serial line that has no time for its tags: refuse is a mistake of the file, warn a line in the log.", value: "refuse"},
 	"devices":                       {doc: "Devices with their tags."},
 	"devices.name":                  {doc: "Unique name; no dot, no $, no /, not Devices."},
-	"devices.driver":                {doc: "modbus, or memory for tags that live in the gateway.", value: "modbus"},
+	"devices.driver":                {doc: "modbus, serial for instruments that speak lines and frames of their own, or memory for tags that live in the gateway.", value: "modbus"},
 	"devices.tags":                  {doc: "What is read and written."},
 	"devices.bus":                   {doc: "Name of its bus."},
 	"devices.unit":                  {doc: "Modbus unit; on a serial line 0 is a broadcast, which can only be written.", value: 0},
@@ -97,26 +97,71 @@ var siteNotes = map[string]keyNote{
 	"devices.tags.deadband":         {doc: "Of history alone: a number that moved by no more is no change.", value: 0},
 	"devices.tags.address": {doc: "coil:, discrete:, input: or holding: with a number from 0, holding:30.4 for bit 4 (bit 0 is the least significant), or five or six digits from 1 (40021 is holding:20).",
 		pattern: `^((coil|discrete|input|holding):[0-9]+(\.[0-9]+)?|[0134][0-9]{4,5}(\.[0-9]+)?)$`, example: "holding:0"},
-	"devices.tags.type": {doc: "bool, int16, uint16, int32, uint32, int64, uint64, float32, float64, string(n), bytes(n), or a list type[n]. Default: bool for bits, uint16 for registers, float64 in memory.",
-		pattern: `^(bool|u?int(8|16|32|64)|float(32|64)|(string|bytes)(\([0-9]+\))?)(\[[0-9]+\])?$`, example: "float32"},
-	"devices.tags.order":       {doc: "Order of the bytes; A is the most significant.", value: "ABCD", words: []string{"ABCD", "DCBA", "BADC", "CDAB", "ABCDEFGH", "HGFEDCBA", "BADCFEHG", "GHEFCDAB"}},
-	"devices.tags.scale":       {doc: "value = raw * scale + offset, exact as decimal text; such a tag is a Double.", example: 0.1},
-	"devices.tags.offset":      {doc: "See scale.", example: -273.15},
-	"devices.tags.decimals":    {doc: "Places that are worth showing, the ValuePrecision of a float; a value that is read from a device is rounded to them."},
-	"devices.tags.nan":         {doc: "good takes NaN as a value.", value: "bad", words: []string{"bad", "good"}},
-	"devices.tags.sentinel":    {doc: "Raw values that mean that there is none; they read as BadOutOfRange.", example: []any{0x8000}},
-	"devices.tags.poll":        {doc: "Poll period. Default: the device's."},
-	"devices.tags.hold":        {doc: "Keeps the last good value so long after the device fell silent, as uncertain.", value: "0s"},
-	"devices.tags.verify":      {doc: "A confirming reading that differs from what was written makes the write BadDeviceFailure.", value: false},
-	"devices.tags.value":       {doc: "First value. Default: zero."},
-	"devices.tags.wave":        {doc: "Makes the tag move by itself."},
-	"devices.tags.wave.kind":   {doc: "Form of the movement.", words: []string{"counter", "sine", "square", "random", "text"}},
-	"devices.tags.wave.every":  {doc: "Time between two values."},
-	"devices.tags.wave.phase":  {doc: "How much later the values come than those of a wave without phase; less than every."},
-	"devices.tags.wave.period": {doc: "Length of a sine or square."},
-	"devices.tags.wave.min":    {doc: "Least value."},
-	"devices.tags.wave.max":    {doc: "Greatest value."},
-	"devices.tags.retain":      {doc: "Keep the value over a restart.", value: false},
+	"devices.tags.type": {doc: "bool, int16, uint16, int32, uint32, int64, uint64, float32, float64, string(n), bytes(n), time of an instrument, or a list type[n]. Default: bool for bits, uint16 for registers, float64 in memory.",
+		pattern: `^(bool|u?int(8|16|32|64)|float(32|64)|(string|bytes)(\([0-9]+\))?|time)(\[[0-9]+\])?$`, example: "float32"},
+	"devices.tags.order":              {doc: "Order of the bytes; A is the most significant.", value: "ABCD", words: []string{"ABCD", "DCBA", "BADC", "CDAB", "ABCDEFGH", "HGFEDCBA", "BADCFEHG", "GHEFCDAB"}},
+	"devices.tags.scale":              {doc: "value = raw * scale + offset, exact as decimal text; such a tag is a Double.", example: 0.1},
+	"devices.tags.offset":             {doc: "See scale.", example: -273.15},
+	"devices.tags.decimals":           {doc: "Places that are worth showing, the ValuePrecision of a float; a value that is read from a device is rounded to them."},
+	"devices.tags.nan":                {doc: "good takes NaN as a value.", value: "bad", words: []string{"bad", "good"}},
+	"devices.tags.sentinel":           {doc: "Raw values that mean that there is none; they read as BadOutOfRange.", example: []any{0x8000}},
+	"devices.profile":                 {doc: "Description of the instrument: a name that `edged profiles` lists, or a file beside the site file. Keys of the device come before those of its profile; messages and tags are added to it.", example: "mt-sics"},
+	"devices.address":                 {doc: "What {address} stands for in what is sent and in patterns, for instruments that share a line.", example: "01"},
+	"devices.stale":                   {doc: "An instrument that talks unasked is gone when nothing came for so long; 0: never.", value: "30s"},
+	"devices.frame":                   {doc: "How what it says is cut into messages. Default: lines that end with CR, LF or both."},
+	"devices.frame.start":             {doc: `Bytes that each frame begins with: a text with \r, \n, \t and \xHH, or hex: and bytes in hexadecimal.`, example: "$"},
+	"devices.frame.end":               {doc: `Bytes that each frame ends with.`, example: `\r\n`},
+	"devices.frame.length":            {doc: "Instead of end: bytes of a frame, or where its length stands: at from 0, of size 1 or 2, in order high_first or low_first, and plus what is added for all of the frame.", example: map[string]any{"at": 2, "size": 1, "plus": 5}},
+	"devices.frame.silence":           {doc: "Instead of end: a frame ends when nothing came for so long."},
+	"devices.frame.max":               {doc: "Bytes of the longest frame.", value: 1024},
+	"devices.frame.checksum":          {doc: "How a frame says that it is whole: one that is wrong is never data."},
+	"devices.frame.checksum.kind":     {doc: "How it is computed; xor is the BCC of many instruments."},
+	"devices.frame.checksum.form":     {doc: "hex: as hexadecimal digits.", value: "binary"},
+	"devices.frame.checksum.order":    {doc: "Order of its bytes. Default: what is usual for the kind."},
+	"devices.frame.checksum.place":    {doc: "Before or behind the end of the frame.", value: "before_end"},
+	"devices.frame.checksum.mark":     {doc: "Text between what is covered and the checksum.", example: "*"},
+	"devices.frame.checksum.from":     {doc: "Bytes at the beginning that are not covered.", value: 0},
+	"devices.frame.checksum.optional": {doc: "A frame without the mark has no checksum.", value: false},
+	"devices.ignore":                  {doc: "Regular expression of what it says and nobody needs."},
+	"devices.messages":                {doc: "What it says."},
+	"devices.messages.name":           {doc: "Unique in the device."},
+	"devices.messages.send":           {doc: `What asks for it; without, it comes unasked. {address} and {checksum} are filled in.`, example: `SI\r\n`},
+	"devices.messages.unasked":        {doc: "It comes unasked too.", value: false},
+	"devices.messages.poll":           {doc: "How often it is asked for. Default: the device's."},
+	"devices.messages.timeout":        {doc: "How long the answer may take. Default: the bus's."},
+	"devices.messages.begins":         {doc: "How it begins; ? is any character.", example: "??GGA,"},
+	"devices.messages.pattern":        {doc: "Regular expression of it, whose groups are its fields, by number or name.", example: `^S (?P<state>[SD]) +(?P<value>[-0-9.]+)`},
+	"devices.messages.scan":           {doc: "Pattern as of scanf, whose conversions are its fields: %d, %f, %x, %s, %c.", example: "S %c %f %s"},
+	"devices.messages.split":          {doc: "What separates its fields.", example: ","},
+	"devices.messages.none":           {doc: "Regular expression of an answer that there is no value: its tags are BadOutOfRange."},
+	"devices.messages.busy":           {doc: "Regular expression of an answer that asks for patience."},
+	"devices.messages.refused":        {doc: "Regular expression of an answer that refuses."},
+	"devices.tags.message":            {doc: "Its message, where there are several."},
+	"devices.tags.field":              {doc: "Number or name of its field; several are joined.", example: "value"},
+	"devices.tags.columns":            {doc: "Its characters, from 1.", example: "5-12"},
+	"devices.tags.at":                 {doc: "Its first byte in the frame, from 0, or a bit of it.", example: "3.4"},
+	"devices.tags.pattern":            {doc: "Regular expression that is searched in the message; its first group is the value."},
+	"devices.tags.counts":             {doc: "Its value is how many messages came.", value: false},
+	"devices.tags.format":             {doc: "Form of a number that is not decimal: hex, degrees_minutes, bcd; or the layout of a time.", example: "YYMMDDhhmmss"},
+	"devices.tags.sign":               {doc: "Field that makes the number negative when it is S, W or -."},
+	"devices.tags.values":             {doc: "Texts and the values that they stand for.", example: map[string]any{"S": true, "D": false}},
+	"devices.tags.send":               {doc: "What writes it; {value}, {value:%.2f}, {address} and {checksum} are filled in. Without {value}, true sends it.", example: `T\r\n`},
+	"devices.tags.done":               {doc: "Regular expression of the answer that it is done. Without, the instrument says nothing."},
+	"devices.tags.busy":               {doc: "Regular expression of an answer that asks for patience."},
+	"devices.tags.refused":            {doc: "Regular expression of an answer that refuses."},
+	"devices.tags.timeout":            {doc: "How long the answer to a write may take. Default: the bus's."},
+	"devices.tags.poll":               {doc: "Poll period. Default: the device's."},
+	"devices.tags.hold":               {doc: "Keeps the last good value so long after the device fell silent, as uncertain.", value: "0s"},
+	"devices.tags.verify":             {doc: "A confirming reading that differs from what was written makes the write BadDeviceFailure.", value: false},
+	"devices.tags.value":              {doc: "First value. Default: zero."},
+	"devices.tags.wave":               {doc: "Makes the tag move by itself."},
+	"devices.tags.wave.kind":          {doc: "Form of the movement.", words: []string{"counter", "sine", "square", "random", "text"}},
+	"devices.tags.wave.every":         {doc: "Time between two values."},
+	"devices.tags.wave.phase":         {doc: "How much later the values come than those of a wave without phase; less than every."},
+	"devices.tags.wave.period":        {doc: "Length of a sine or square."},
+	"devices.tags.wave.min":           {doc: "Least value."},
+	"devices.tags.wave.max":           {doc: "Greatest value."},
+	"devices.tags.retain":             {doc: "Keep the value over a restart.", value: false},
 }
 
 // siteSchema is the JSON Schema of the site file. Keys, types, ranges and words come from the readers.
@@ -130,9 +175,13 @@ func siteSchema() *schema {
 	*root.property("buses") = schema{Type: typeList, Items: bus}
 
 	// Which keys a device has depends on its driver, which need not be named.
-	memory := &schema{Properties: properties{{"driver", &schema{Enum: []any{driverMemory}}}}, Required: []string{"driver"}}
+	named := func(driver string) *schema {
+		return &schema{Properties: properties{{"driver", &schema{Enum: []any{driver}}}}, Required: []string{"driver"}}
+	}
 	*root.property("devices") = schema{Type: typeList, MinItems: 1, MaxItems: maxDevices, Items: &schema{
-		Type: typeMap, If: memory, Then: r.deviceSchema(driverMemory), Else: r.deviceSchema(driverModbus),
+		Type: typeMap, If: named(driverMemory), Then: r.deviceSchema(driverMemory), Else: &schema{
+			If: named(driverSerial), Then: r.deviceSchema(driverSerial), Else: r.deviceSchema(driverModbus),
+		},
 	}}
 	root.annotate("")
 	return root
@@ -145,9 +194,12 @@ func (r *siteReader) deviceSchema(driver string) *schema {
 	r.within(device, func() { d.keys(&node{}, driver) })
 	t := tagReader{deviceReader: &d}
 	r.within(one, func() {
-		if driver == driverModbus {
+		switch driver {
+		case driverModbus:
 			t.readModbus(&node{})
-		} else {
+		case driverSerial:
+			t.readSerial(&node{})
+		default:
 			t.readMemory(&node{})
 		}
 	})

@@ -41,6 +41,7 @@ func TestSchemaIsQuiet(t *testing.T) {
 	r.within(&schema{}, func() { r.read(&node{}); r.bus(&node{}) })
 	r.deviceSchema(driverModbus)
 	r.deviceSchema(driverMemory)
+	r.deviceSchema(driverSerial)
 	if err := r.err(); err != nil || len(r.site.Tags)+len(r.site.Devices)+len(r.site.Buses) > 0 || r.sketch != nil {
 		t.Errorf("the readers read: %v, %+v", err, r.site)
 	}
@@ -94,10 +95,14 @@ func TestSchemaHasTheParsersKeys(t *testing.T) {
 		{"limits", "server: {limits: {xxxxxxxxxxxxxxxx: 1}}\n" + oneDevice, limits},
 		{"web", "web: {xxxxxxxxxxxxxxxx: 1}\n" + oneDevice, root.property("web")},
 		{"bus", "buses: [{name: b, url: \"tcp://h\", xxxxxxxxxxxxxxxx: 1}]\n" + oneDevice, root.property("buses").Items},
-		{"modbus device", "devices: [{xxxxxxxxxxxxxxxx: 1}]\n", devices.Else},
+		{"modbus device", "devices: [{xxxxxxxxxxxxxxxx: 1}]\n", devices.Else.Else},
 		{"memory device", "devices: [{driver: memory, xxxxxxxxxxxxxxxx: 1}]\n", devices.Then},
-		{"modbus tag", "devices: [{tags: [{xxxxxxxxxxxxxxxx: 1}]}]\n", devices.Else.property("tags").Items},
+		{"modbus tag", "devices: [{tags: [{xxxxxxxxxxxxxxxx: 1}]}]\n", devices.Else.Else.property("tags").Items},
 		{"memory tag", "devices: [{driver: memory, tags: [{xxxxxxxxxxxxxxxx: 1}]}]\n", devices.Then.property("tags").Items},
+		{"serial device", "devices: [{driver: serial, xxxxxxxxxxxxxxxx: 1}]\n", devices.Else.Then},
+		{"serial frame", "devices: [{driver: serial, frame: {xxxxxxxxxxxxxxxx: 1}}]\n", devices.Else.Then.property("frame")},
+		{"serial message", "devices: [{driver: serial, messages: [{xxxxxxxxxxxxxxxx: 1}]}]\n", devices.Else.Then.property("messages").Items},
+		{"serial tag", "devices: [{driver: serial, tags: [{xxxxxxxxxxxxxxxx: 1}]}]\n", devices.Else.Then.property("tags").Items},
 		{"wave", "devices: [{driver: memory, tags: [{wave: {xxxxxxxxxxxxxxxx: 1}}]}]\n", devices.Then.property("tags").Items.property("wave")},
 	} {
 		_, err := parseSite("site.yaml", []byte(row.text))
@@ -358,8 +363,8 @@ func TestSchemaDefaults(t *testing.T) {
 	}
 	fill(root, plain)
 	fill(root.property("buses").Items, bus)
-	fill(root.property("devices").Items.Else, device)
-	fill(root.property("devices").Items.Else.property("tags").Items, tags)
+	fill(root.property("devices").Items.Else.Else, device)
+	fill(root.property("devices").Items.Else.Else.property("tags").Items, tags)
 	after := read()
 	for what, pair := range map[string][2]any{
 		"server": {before.Server, after.Server}, "web": {before.Web, after.Web}, "buses": {before.Buses, after.Buses}, "tags": {before.Tags, after.Tags},

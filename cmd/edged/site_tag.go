@@ -37,9 +37,12 @@ func (d *deviceReader) readTags(n *node) {
 	for _, v := range n.items {
 		t := tagReader{deviceReader: d, what: d.tagName(v), repeat: 1}
 		t.def = tag.Def{Device: d.settings.Name, Access: tag.Readable, Poll: d.poll}
-		if d.settings.Modbus != nil {
+		switch {
+		case d.settings.Modbus != nil:
 			t.readModbus(v)
-		} else {
+		case d.settings.Serial != nil:
+			t.readSerial(v)
+		default:
 			t.readMemory(v)
 		}
 	}

@@ -62,6 +62,7 @@ func (k nodeKind) String() string {
 // node is one value of a file with its place.
 type node struct {
 	line, col int
+	file      *string // where it is another one than the document's
 	kind      nodeKind
 	text      string // of a scalar, without its quotes
 	quoted    bool
@@ -71,6 +72,13 @@ type node struct {
 
 // before reports whether n stands before o in the file.
 func (n *node) before(o *node) bool { return n.line < o.line || n.line == o.line && n.col < o.col }
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
 
 type pair struct{ key, value *node }
 
@@ -84,7 +92,11 @@ type document struct {
 
 // fault notes a mistake at n.
 func (d *document) fault(n *node, format string, args ...any) {
+	told := len(d.mistakes)
 	d.at(n.line, n.col, format, args...)
+	if n.file != nil && told < len(d.mistakes) {
+		d.mistakes[told].File = *n.file
+	}
 }
 
 func (d *document) at(line, col int, format string, args ...any) {
@@ -101,6 +113,12 @@ func (d *document) err() error {
 		return nil
 	}
 	slices.SortStableFunc(d.mistakes, func(a, b mistake) int {
+		if a.File != b.File && (a.File == d.file) != (b.File == d.file) {
+			return b2i(a.File != d.file) - b2i(b.File != d.file) // those of other files last
+		}
+		if a.File != b.File {
+			return strings.Compare(a.File, b.File)
+		}
 		if a.Line != b.Line {
 			return a.Line - b.Line
 		}
