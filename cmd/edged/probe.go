@@ -29,7 +29,7 @@ type probeCommand struct {
 	Table   []string      `placeholder:"TABLE" help:"Tables to look at: holding, input, coil, discrete (default: all)."`
 	Budget  time.Duration `default:"2m" help:"How long looking for addresses may take; where it is too short for all, each 2nd, 4th ... is looked at (default: ${default})."`
 	Timeout time.Duration `placeholder:"TIME" help:"How long an answer may take (default: 1s, in a scan of a serial line 200ms)."`
-	Watch   time.Duration `default:"1s" help:"Time between two looks at the values (default: ${default})."`
+	Watch   time.Duration `default:"1s" help:"How long --learn watches the values move (default: ${default}; 0s: they are read once)."`
 	For     time.Duration `default:"10s" help:"How long to listen to an unknown instrument, at each setting with --scan (default: ${default})."`
 	Echo    bool          `help:"The line brings back what is sent."`
 	Force   bool          `help:"Ask on a serial line even while somebody else does."`
@@ -342,10 +342,37 @@ func (g *probing) describe(d *probe.Device) {
 		g.tell("order", fmt.Sprintf("order of longer values: likely %v\n  %s", d.Guess.Order, strings.Join(texts, "\n  ")), column{name: "unit", json: d.Unit},
 			column{name: "order", json: d.Guess.Order.String()}, column{name: "evidence", json: texts})
 	}
+	if !g.Learn || g.JSON { // the section has them too
+		g.values(d)
+	}
 	for _, f := range d.Moving() {
 		g.tell("moving", fmt.Sprintf("%s:%d moves: %s", f.Table, f.At, f.Seen()), column{name: "unit", json: d.Unit},
 			column{name: "address", json: fmt.Sprintf("%s:%d", f.Table, f.At)}, column{name: "type", json: f.Type()},
 			column{name: "values", json: f.Looks}, column{name: "rate", json: f.Rate})
+	}
+}
+
+// mostValues is how many values are shown without --learn.
+const mostValues = 100
+
+// values prints what the registers and bits hold.
+func (g *probing) values(d *probe.Device) {
+	all := d.Values()
+	for i, f := range all {
+		if i == mostValues && !g.JSON {
+			g.tell("more", fmt.Sprintf("and %d more: --json and --learn show all", len(all)-i))
+			return
+		}
+		address := fmt.Sprintf("%s:%d", f.Table, f.At)
+		text := fmt.Sprintf("%s %s", address, f.Type())
+		if o := f.OrderName(); o != "" {
+			text += " " + o
+		}
+		if f.Count > 1 {
+			text += fmt.Sprintf(" x %d", f.Count)
+		}
+		g.tell("value", text+": "+f.Seen(), column{name: "unit", json: d.Unit}, column{name: "address", json: address}, column{name: "type", json: f.Type()},
+			column{name: "order", json: optional(f.OrderName())}, column{name: "count", json: f.Count}, column{name: "values", json: f.Looks})
 	}
 }
 

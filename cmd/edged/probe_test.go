@@ -5,11 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"edged/drivers/port"
 	"edged/drivers/sim"
 )
 
@@ -186,4 +190,101 @@ func (w *watched) Write(b []byte) (int, error) {
 	n, err := w.Builder.Write(b)
 	w.see(w.String())
 	return n, err
+}
+
+// TestProbeListens: an instrument on a line of its own is shown as text and digits, with a guess.
+func TestProbeListens(t *testing.T) {
+	t.Parallel()
+	line, err := sim.OpenRTU(filepath.Join(t.TempDir(), "scale"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { line.Close() })
+	stop := make(chan struct{})
+	var talker sync.WaitGroup
+	talker.Go(func() {
+		for every := time.NewTicker(20 * time.Millisecond); ; {
+			select {
+			case <-every.C:
+				io.WriteString(line, "S S     100.00 g\r\n")
+			case <-stop:
+				every.Stop()
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { close(stop); talker.Wait() })
+	url := "serial://" + line.Path() + "?baud=9600"
+	for _, row := range []struct {
+		args   []string
+		status int
+		stdout string
+		stderr string
+	}{
+		{[]string{url, "--for", "500ms"}, exitDone, "a scale that talks MT-SICS", ""},
+		{[]string{url, "--for", "500ms"}, exitDone, "53 20 53 20", ""},
+		{[]string{url, "--for", "500ms", "--json"}, exitDone, `{"found":"guess","line":"` + line.Path() + ` 9600 8N1","guess":"a scale that talks MT-SICS"`, ""},
+		{[]string{url, "--for", "500ms", "--scan"}, exitDone, "9600 8", "listening at 3 settings"},
+		{[]string{url, "--learn"}, exitUsage, "", "--learn is for Modbus devices"},
+		{[]string{"rtu://" + line.Path()}, exitFailed, "", "is not quiet: "},
+	} {
+		status, stdout, stderr := command(t, append([]string{"probe"}, row.args...)...)
+		if status != row.status || !strings.Contains(stdout, row.stdout) || !strings.Contains(stderr, row.stderr) {
+			t.Errorf("edged probe %v: exit status %d, stdout %q, stderr %q", row.args, status, stdout, stderr)
+		}
+	}
+}
+
+// TestProbeOfALineInUse: a line that another program has is told with what helps (E5), and one on which nothing comes too.
+func TestProbeOfALineInUse(t *testing.T) {
+	t.Parallel()
+	line, err := sim.OpenRTU(filepath.Join(t.TempDir(), "line"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { line.Close() })
+	url := "serial://" + line.Path() + "?baud=9600"
+	if status, _, stderr := command(t, "probe", url, "--for", "50ms"); status != exitFailed || !strings.Contains(stderr, "nothing came on "+line.Path()) {
+		t.Errorf("an idle line: exit status %d: %s", status, stderr)
+	}
+	a, err := port.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := a.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { held.Close() })
+	for _, u := range []string{url, "rtu://" + line.Path()} {
+		if status, _, stderr := command(t, "probe", u, "--for", "50ms"); status != exitFailed || !strings.Contains(stderr, "in use by another program") {
+			t.Errorf("%s: exit status %d: %s", u, status, stderr)
+		}
+	}
+}
+
+// TestProbeLearnsALine: on a serial line the scan finds the setting that works, and the section names it.
+func TestProbeLearnsALine(t *testing.T) {
+	t.Parallel()
+	p, err := sim.New(sim.Config{Lines: []sim.LineConfig{{Name: "l", URL: "rtu://" + filepath.Join(t.TempDir(), "line") + "?baud=115200&parity=none"}},
+		Devices: []sim.DeviceConfig{{Name: "d", Line: "l", Unit: 2, Points: []sim.PointConfig{
+			{Address: "holding:0", Type: "float32", Order: "CDAB", Value: 54.87}, {Address: "holding:2", Type: "float32", Order: "CDAB", Value: 21.3}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	base, _, _ := strings.Cut(p.Line("l").URL(), "?")
+	file := filepath.Join(t.TempDir(), "site.yaml")
+	status, stdout, stderr := command(t, "probe", base+"?baud=115200", "--scan", "--units", "1-3", "--learn", "--range", "0-9", "--table", "holding", "--watch", "0s", "-o", file)
+	if status != exitDone || !strings.Contains(stdout, "unit 2: answered after") || !strings.Contains(stdout, "115200 8") {
+		t.Fatalf("exit status %d: %s%s", status, stdout, stderr)
+	}
+	if status, stdout, stderr = command(t, "check", "--connect", "--json", "--config", file); status != exitDone ||
+		!strings.Contains(stdout, `{"tag":"unit2.holding0","status":"Good","value":"54.87"}`) {
+		text, _ := os.ReadFile(file)
+		t.Errorf("check: exit status %d: %s%s\n%s", status, stdout, stderr, text)
+	}
 }

@@ -24,16 +24,18 @@ type Device struct {
 	Asked    int
 }
 
-// What is looked at more than once, and how many registers and bits of one table that may be.
 const (
-	looks     = 3
+	// Values are looked at so often. What moves smoothly is told from noise by where two looks point to: with a third of a
+	// second between looks better than with seconds.
+	looks = 5
+	// So many registers or bits of one table are looked at.
 	mostShown = 8000
 )
 
 // Steps is what Learn is to do.
 type Steps struct {
 	Range Range
-	Watch time.Duration // between two looks at the values; 0: one look
+	Watch time.Duration // between the first and the last look at the values; 0: one look
 	// Estimate hears how much a search will ask, before it begins: requests, and how long they take.
 	Estimate func(stride, requests int, d time.Duration)
 	Tell     func(text string, t *Table)
@@ -83,8 +85,8 @@ func (u *Unit) learn(ctx context.Context, s Steps, d *Device) error {
 	}
 	for i := range times {
 		if i > 0 {
-			u.line.cfg.Progress(fmt.Sprintf("unit %d: waiting to look at its values once more", u.ID))
-			if err := pause(ctx, s.Watch); err != nil {
+			u.line.cfg.Progress(fmt.Sprintf("unit %d: watching its values", u.ID))
+			if err := pause(ctx, s.Watch/(looks-1)); err != nil {
 				return err
 			}
 		}
@@ -245,6 +247,9 @@ func (d *Device) Moving() []Field {
 	}
 	return out
 }
+
+// Values are what the registers and bits hold, with rows of like ones put together.
+func (d *Device) Values() []Field { return rows(d.Fields) }
 
 // Ranges are the runs of addresses, as a site file writes them.
 func (t *Table) Ranges() []string {

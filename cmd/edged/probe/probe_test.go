@@ -382,11 +382,11 @@ func TestOrderOfFloats(t *testing.T) {
 		}{
 			{"decimals", func() [][]uint16 { return [][]uint16{float32s(o, 21.5, 63.2, 4.75, 101.3, 230.1)} }},
 			{"one decimal fraction", func() [][]uint16 { return [][]uint16{float32s(o, 54.87)} }},
-			{"sines of many digits", func() (looks [][]uint16) {
-				for at := range 3 {
+			{"sines of many digits, of a minute, each quarter of a second", func() (looks [][]uint16) {
+				for at := range 5 {
 					var v []float64
-					for i := range 12 {
-						v = append(v, 55+30*math.Sin(float64(i)+float64(at)/10))
+					for i := range 6 {
+						v = append(v, 55+35*math.Sin(float64(i)+float64(at)/4/60*2*math.Pi))
 					}
 					looks = append(looks, float32s(o, v...))
 				}
