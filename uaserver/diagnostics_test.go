@@ -275,7 +275,7 @@ func TestMaxResponseMessageSize(t *testing.T) {
 func TestLimitsAreTold(t *testing.T) {
 	f := start(t, func(c *Config) {
 		c.Limits.Sessions, c.Limits.Nodes, c.Limits.MonitoredItems, c.Limits.Continuations = 11, 12, 13, 14
-		c.Limits.Methods = 18
+		c.Limits.Methods, c.Limits.HistoryNodes, c.Limits.HistoryContinuations = 18, 19, 20
 		c.Subscription.Subscriptions, c.Subscription.Items, c.Subscription.Queue = 15, 16, 17
 	})
 	p := f.login(t)
@@ -284,15 +284,16 @@ func TestLimitsAreTold(t *testing.T) {
 		id.Server_ServerCapabilities_MaxSubscriptionsPerSession: uint32(15), id.Server_ServerCapabilities_MaxMonitoredItems: uint32(16),
 		id.Server_ServerCapabilities_MaxMonitoredItemsPerSubscription: uint32(16), id.Server_ServerCapabilities_MaxMonitoredItemsQueueSize: uint32(17),
 		id.Server_ServerCapabilities_MaxBrowseContinuationPoints: uint16(14), id.Server_ServerCapabilities_OperationLimits_MaxNodesPerRead: uint32(12),
-		id.Server_ServerCapabilities_OperationLimits_MaxMonitoredItemsPerCall: uint32(13),
-		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerMethodCall:    uint32(18),
+		id.Server_ServerCapabilities_OperationLimits_MaxMonitoredItemsPerCall:   uint32(13),
+		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerMethodCall:      uint32(18),
+		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerHistoryReadData: uint32(19), id.Server_ServerCapabilities_MaxHistoryContinuationPoints: uint16(20),
 	} {
 		if v := p.read(&ua.ReadRequest{NodesToRead: []*ua.ReadValueID{value(ua.NewNumericNodeID(0, node))}})[0]; v.Status != ua.StatusGood || v.Value.Value() != want {
 			t.Errorf("i=%d: %v %v, want %v", node, v.Status, v.Value, want)
 		}
 	}
 	for _, node := range []uint32{
-		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerHistoryReadData,
+		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerHistoryReadEvents,
 		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerNodeManagement, id.Server_LocalTime,
 	} {
 		if v := p.read(&ua.ReadRequest{NodesToRead: []*ua.ReadValueID{value(ua.NewNumericNodeID(0, node))}})[0]; v.Status != ua.StatusBadNodeIDUnknown {

@@ -41,6 +41,7 @@ type Config struct {
 	Users          Users          // nil: there are none
 	UserTrust      UserTrust      // of certificates that users log in with; nil: those that Users name are taken, and no others
 	Space          *address.Space // its namespace 0 gets live values from the Server
+	History        bool           // there are nodes with history
 	Limits         Limits
 	Channel        channel.Limits
 	Subscription   subscription.Config
@@ -60,19 +61,21 @@ type Build struct {
 
 // Limits are the bounds of a Server. A zero field takes its default.
 type Limits struct {
-	Sessions       int           // 100
-	MinSession     time.Duration // shortest session time-out, 10 s
-	MaxSession     time.Duration // longest, 1 h
-	Nodes          int           // operations in one Read, Write, Browse, Translate or Register, 10,000
-	MonitoredItems int           // operations in one call of a MonitoredItem service, 10,000
-	Methods        int           // methods in one Call, 100
-	References     int           // references in one result of Browse, 1,000
-	Continuations  int           // continuation points a session, 50
-	Registered     int           // registered nodes a session, 10,000
-	Waiting        int           // requests of one session that may wait for devices at once, 16
-	WaitingAll     int           // and of all sessions, 256
-	Request        time.Duration // longest time that a request waits for devices, 30 s
-	Message        uint32        // bytes of a request, 16 MiB; published as MaxRequestMessageSize
+	Sessions             int           // 100
+	MinSession           time.Duration // shortest session time-out, 10 s
+	MaxSession           time.Duration // longest, 1 h
+	Nodes                int           // operations in one Read, Write, Browse, Translate or Register, 10,000
+	MonitoredItems       int           // operations in one call of a MonitoredItem service, 10,000
+	Methods              int           // methods in one Call, 100
+	HistoryNodes         int           // nodes in one HistoryRead, 1,000
+	References           int           // references in one result of Browse, 1,000
+	Continuations        int           // continuation points a session, 50
+	HistoryContinuations int           // continuation points of HistoryRead a session, 1,000
+	Registered           int           // registered nodes a session, 10,000
+	Waiting              int           // requests of one session that may wait for devices at once, 16
+	WaitingAll           int           // and of all sessions, 256
+	Request              time.Duration // longest time that a request waits for devices, 30 s
+	Message              uint32        // bytes of a request, 16 MiB; published as MaxRequestMessageSize
 }
 
 func (l *Limits) defaults() {
@@ -82,6 +85,8 @@ func (l *Limits) defaults() {
 	or(&l.Nodes, 10_000)
 	or(&l.MonitoredItems, 10_000)
 	or(&l.Methods, 100)
+	or(&l.HistoryNodes, 1000)
+	or(&l.HistoryContinuations, 1000)
 	or(&l.References, 1000)
 	or(&l.Continuations, 50)
 	or(&l.Registered, 10_000)
@@ -117,6 +122,7 @@ type Server struct {
 	cancel  context.CancelFunc
 	waiting sync.WaitGroup // requests in their own goroutines
 	nWait   atomic.Int64
+	turns   chan struct{} // of those that read history
 
 	requests []atomic.Uint64 // by index into services
 	unknown  atomic.Uint64   // requests of services that are not in the table
@@ -157,6 +163,7 @@ type client struct {
 	entering sync.Mutex  // held while an ActivateSession binds it to user and channel
 	checking atomic.Bool // a password is being checked
 	browse   continuations
+	history  historyPoints
 	aliases  aliases
 	wait     waiting
 	counts   counts
@@ -202,6 +209,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, space: cfg.Space, log: cfg.Log, door: session.NewDoor(), bound: map[*channel.Channel][]*client{}}
+	s.turns = make(chan struct{}, historyTurns)
 	s.access.Store(&access{cfg.Anonymous, cfg.Users})
 	s.requests = make([]atomic.Uint64, len(services))
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -151,6 +151,7 @@ func (f *testField) commands() []tag.Command {
 
 // fixture is a server with a plant, on a loopback port.
 type fixture struct {
+	past *testLog
 	*Server
 	tags  *tagspace.Space
 	field *testField
@@ -183,19 +184,20 @@ func startWith(t testing.TB, defs []tag.Def, change func(*Config)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
+	past := &testLog{samples: map[tag.Ref][]tag.Sample{}}
 	tags, err := tagspace.New(tagspace.Config{
-		Table: table, Address: space, State: func(string) tagspace.DeviceState { return tagspace.DeviceState{State: 1} },
+		Table: table, Address: space, Log: past, State: func(string) tagspace.DeviceState { return tagspace.DeviceState{State: 1} },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{tags: tags, table: table, own: own}
+	f := &fixture{tags: tags, table: table, own: own, past: past}
 	f.field = &testField{sink: tags, table: table, values: map[tag.Ref]tag.Value{}}
 	tags.Join(f.field)
 	cfg := Config{
 		Name: "Test", ApplicationURI: appURI, Build: Build{ProductURI: "urn:edged", Product: "edged", Version: "0"},
 		Policies: []channel.Policy{none, secure}, Certificate: own.Itself, Trust: pki.TrustAll(slog.New(slog.DiscardHandler)),
-		Anonymous: address.MayBrowse | address.MayRead | address.MayWrite, Space: space,
+		Anonymous: address.MayBrowse | address.MayRead | address.MayWrite, Space: space, History: true,
 	}
 	if change != nil {
 		change(&cfg)

@@ -43,6 +43,7 @@ var services = [...]service{
 	{"CloseSession", id.CloseSessionRequest_Encoding_DefaultBinary, secured, cold((*Server).closeSession)},
 	{"Cancel", id.CancelRequest_Encoding_DefaultBinary, activated, cold((*Server).cancelRequests)},
 	{"Read", id.ReadRequest_Encoding_DefaultBinary, activated, (*Server).read},
+	{"HistoryRead", id.HistoryReadRequest_Encoding_DefaultBinary, activated, cold((*Server).historyRead)},
 	{"Write", id.WriteRequest_Encoding_DefaultBinary, activated, (*Server).write},
 	{"Browse", id.BrowseRequest_Encoding_DefaultBinary, activated, (*Server).browse},
 	{"BrowseNext", id.BrowseNextRequest_Encoding_DefaultBinary, activated, (*Server).browseNext},

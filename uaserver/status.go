@@ -109,7 +109,7 @@ func (s *Server) profiles() []string {
 func (m *status) fixed() map[uint32]tag.Value {
 	s, l, sub := m.s, &m.s.cfg.Limits, &m.s.cfg.Subscription
 	subscriptions, items := tag.Of(uint32(sub.Subscriptions)), tag.Of(uint32(sub.Items))
-	nodes, none := tag.Of(uint32(l.Nodes)), tag.Of(uint16(0))
+	nodes, none, no := tag.Of(uint32(l.Nodes)), tag.Of(uint16(0)), tag.Of(false)
 	longest := tag.Of(l.Message) // what a message can hold
 	b := &s.cfg.Build
 	return map[uint32]tag.Value{
@@ -142,7 +142,22 @@ func (m *status) fixed() map[uint32]tag.Value {
 		id.Server_ServerCapabilities_MaxStringLength:                                          longest,
 		id.Server_ServerCapabilities_MaxByteStringLength:                                      longest,
 		id.Server_ServerCapabilities_MaxQueryContinuationPoints:                               none,
-		id.Server_ServerCapabilities_MaxHistoryContinuationPoints:                             none,
+		id.Server_ServerCapabilities_MaxHistoryContinuationPoints:                             tag.Of(uint16(min(l.HistoryContinuations, 0xFFFF))),
+		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerHistoryReadData:               tag.Of(uint32(l.HistoryNodes)),
+		id.HistoryServerCapabilities_AccessHistoryDataCapability:                              tag.Of(s.cfg.History),
+		id.HistoryServerCapabilities_AccessHistoryEventsCapability:                            no,
+		id.HistoryServerCapabilities_MaxReturnDataValues:                                      tag.Of(uint32(0)), // what fits into an answer
+		id.HistoryServerCapabilities_InsertDataCapability:                                     no,
+		id.HistoryServerCapabilities_ReplaceDataCapability:                                    no,
+		id.HistoryServerCapabilities_UpdateDataCapability:                                     no,
+		id.HistoryServerCapabilities_DeleteRawCapability:                                      no,
+		id.HistoryServerCapabilities_DeleteAtTimeCapability:                                   no,
+		id.HistoryServerCapabilities_InsertEventCapability:                                    no,
+		id.HistoryServerCapabilities_ReplaceEventCapability:                                   no,
+		id.HistoryServerCapabilities_UpdateEventCapability:                                    no,
+		id.HistoryServerCapabilities_DeleteEventCapability:                                    no,
+		id.HistoryServerCapabilities_InsertAnnotationCapability:                               no,
+		id.HistoryServerCapabilities_ServerTimestampSupported:                                 no,
 		id.Server_ServerCapabilities_MaxBrowseContinuationPoints:                              tag.Of(uint16(min(l.Continuations, 0xFFFF))),
 		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerRead:                          nodes,
 		id.Server_ServerCapabilities_OperationLimits_MaxNodesPerWrite:                         nodes,

@@ -11,6 +11,7 @@ import (
 	"edged/drivers/memory"
 	"edged/drivers/tag"
 	"edged/store"
+	"edged/uaserver/tagspace"
 )
 
 // storeFolder is the store in the data folder.
@@ -42,6 +43,14 @@ func openRecorder(s *site, data string, table *tag.Table, log *slog.Logger) *rec
 	r.store = st
 	r.apply(table)
 	return r
+}
+
+// log is where clients read history; nil: there is none.
+func (r *recorder) log() tagspace.Log {
+	if r.store == nil {
+		return nil
+	}
+	return r.store
 }
 
 // start has the store write.

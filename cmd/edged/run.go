@@ -110,6 +110,7 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	}
 	g.tags, err = tagspace.New(tagspace.Config{
 		Table: table, Address: g.space, Devices: s.objects(), State: g.deviceState, Permissions: s.permissions(), Account: queues,
+		Log: g.recorder.log(),
 	})
 	if err != nil {
 		return nil, err
@@ -138,6 +139,7 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	g.server, err = uaserver.New(uaserver.Config{
 		Name: s.Server.Name, ApplicationURI: s.Server.ApplicationURI, Build: buildOf(), Hosts: pki.Hosts(),
 		Policies: s.policies(), Certificate: own.Own, Trust: trust, Anonymous: s.anonymous(), Users: asUsers(g.users.Load()), UserTrust: userTrust, Space: g.space,
+		History: g.recorder.store != nil,
 		Limits:  uaserver.Limits{Sessions: limits.Sessions},
 		Channel: channelLimits(limits),
 		Subscription: subscription.Config{

@@ -62,6 +62,9 @@ func (p *part) object(node wire.NodeID, name, description string, parent wire.No
 func (s *Space) root() (p part) {
 	p.object(devicesID, "Devices", "The devices of the plant.", wire.NumericID(0, id.ObjectsFolder), id.Organizes, id.FolderType)
 	p.version(s, rootNumber, devicesID)
+	if s.cfg.Log != nil {
+		p.history(s)
+	}
 	if s.cfg.State != nil {
 		p.stateType()
 	}
@@ -83,6 +86,9 @@ func (s *Space) device(d Device, number uint32, tags []entry, permit permit) (p 
 		parent, name := p.parent(node, t.def.Name(), folders)
 		p.tags[i] = shared.variable(s, t, name, permit)
 		p.node(p.tags[i], parent, id.HasComponent, variableType(t.def))
+		if s.keeps(t.def.Def) {
+			p.link(p.tags[i].ID, id.HasHistoricalConfiguration, historyID)
+		}
 	}
 	for _, n := range p.nodes {
 		if n.Ref == 0 { // a tag's are there, and are not its alone
@@ -138,6 +144,10 @@ func (k *kind) attributes(s *Space) *address.Attributes {
 		Class: ua.NodeClassVariable, BrowseNS: plant, More: described(def.Description),
 		DataType: wire.NumericID(0, uint32(def.Kind)), Rank: -1, Access: accessLevel(def), Permissions: k.permissions,
 		MinSampling: float64(def.Poll) / float64(time.Millisecond), Manager: s,
+	}
+	if s.keeps(def) {
+		a.Historizing = true
+		a.Access |= ua.AccessLevelTypeHistoryRead
 	}
 	if def.Len > 0 {
 		a.Rank, a.More = 1, &address.More{Description: def.Description, Dims: []uint32{uint32(def.Len)}}

@@ -22,6 +22,8 @@ type Config struct {
 	State func(device string) DeviceState
 	// Permissions tells who may do what with the node of a device, a folder or a tag; nil: the rights of each client do.
 	Permissions func(name string) address.Permissions
+	// Log keeps the history of tags that have it; nil: none is read.
+	Log Log
 	// Account is charged with the queues that clients have the values keep; nil: no limit.
 	Account tag.Account
 	// Refresh bounds one reading of tags at a reader's wish; 0: 5 s.
