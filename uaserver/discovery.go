@@ -2,6 +2,7 @@ package uaserver
 
 import (
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -140,8 +141,12 @@ func hostOf(endpoint string) (string, bool) {
 
 // plainHost reports whether a text is a host name or an address without a zone, which means nothing to others.
 func plainHost(host string) bool {
+	if strings.Contains(host, ":") {
+		a, err := netip.ParseAddr(host)
+		return err == nil && a.Zone() == ""
+	}
 	for _, r := range host {
-		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' || r == ':') {
+		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_') {
 			return false
 		}
 	}

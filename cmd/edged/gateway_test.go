@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
+	if addr := os.Getenv(asSubscriber); addr != "" {
+		subscriber(addr)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -31,19 +31,24 @@ type fortress struct {
 
 // fortressDevices are tags that clients write, and tags that move by themselves.
 const fortressDevices = `
-devices:
 - {name: scratch, driver: memory, tags: [{name: "m{n}", repeat: 1000, type: float64, access: readwrite}]}
 - {name: moving, driver: memory, tags: [
     {name: "c{n}", repeat: 100, type: uint32, wave: {kind: counter, every: 50ms}},
-    {name: "text{n}", repeat: 100, type: "string(4000)", access: readwrite, value: ""}]}
+    {name: "text{n}", repeat: 300, type: "string(4000)", access: readwrite, value: ""}]}
 `
 
 // fortified starts a gateway for a siege; limits are the site's, as YAML.
 func fortified(t *testing.T, limits string) *fortress {
 	t.Helper()
+	return fortifiedWith(t, limits, "devices:\n")
+}
+
+// fortifiedWith adds the devices of the siege to those with which the rest of a site ends.
+func fortifiedWith(t *testing.T, limits, rest string) *fortress {
+	t.Helper()
 	addr, web := freePort(t), freePort(t)
 	text := fmt.Sprintf("server: {listen: %q, security: {policies: [None, Basic256Sha256], anonymous: write, trust_all: true}, limits: {%s}}\nweb: {listen: %q}\n",
-		addr, limits, web) + fortressDevices
+		addr, limits, web) + rest + fortressDevices
 	file := t.TempDir() + "/site.yaml"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ type Limits struct {
 	Output      int           // bytes that may wait for a slow reader before its connection is closed (4 MiB)
 	Handshake   time.Duration // for hello and open together, and for every unfinished request before Trusted (10 s)
 	Stall       time.Duration // without progress in an unfinished request, or in sending (60 s)
-	MinLifetime time.Duration // of a security token (10 s)
+	MinLifetime time.Duration // of a security token (2 s); a client may renew at any time anyway
 	MaxLifetime time.Duration // of a security token (1 h)
 }
 
@@ -90,7 +90,7 @@ const (
 	defaultOutput      = 4 << 20
 	defaultHandshake   = 10 * time.Second
 	defaultStall       = time.Minute
-	defaultMinLifetime = 10 * time.Second
+	defaultMinLifetime = 2 * time.Second
 	defaultMaxLifetime = time.Hour
 
 	linger = time.Second // for a peer to take the Error message before its connection is closed

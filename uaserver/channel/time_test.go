@@ -142,7 +142,7 @@ func TestUnfinishedRequest(t *testing.T) {
 func TestTokenLifetime(t *testing.T) {
 	cfg := config(t)
 	for _, row := range []struct{ asked, want time.Duration }{
-		{time.Millisecond, 10 * time.Second}, {20 * time.Second, 20 * time.Second}, {3 * time.Hour, time.Hour},
+		{time.Millisecond, 2 * time.Second}, {20 * time.Second, 20 * time.Second}, {3 * time.Hour, time.Hour},
 	} {
 		pipe(t, cfg, handler{}, func(t *testing.T, conn net.Conn) {
 			o := secured(t, cfg, ua.MessageSecurityModeSign)

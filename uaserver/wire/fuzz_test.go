@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gopcua/opcua/id"
 	"github.com/gopcua/opcua/ua"
 )
 
@@ -97,7 +98,8 @@ func FuzzNodeID(f *testing.F) {
 	})
 }
 
-// FuzzViews: a view that was read whole gives as many elements as it says, and none after an error.
+// FuzzViews: a view gives as many elements as it says, and none after an error; only one that is walked once may have given
+// some before it.
 func FuzzViews(f *testing.F) {
 	for i, v := range views {
 		for seed := range uint64(4) {
@@ -112,7 +114,8 @@ func FuzzViews(f *testing.F) {
 		r := NewReader(b)
 		lines := v.walk(&r)
 		if r.err != nil {
-			if len(lines) != 1 {
+			once := v.typeID == id.ReadRequest_Encoding_DefaultBinary || v.typeID == id.CallRequest_Encoding_DefaultBinary
+			if len(lines) != 1 && !once {
 				t.Fatalf("%v, but elements %q", r.err, lines)
 			}
 			return
