@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/binary"
 	"io"
 	"log/slog"
 	"net"
@@ -233,6 +234,135 @@ func FuzzUnseal(f *testing.F) {
 		copy(again[secureFrom:], plain)
 		if e.keys.Seal(again, len(plain)-seqSize); e.mode == ua.MessageSecurityModeSign && !bytes.Equal(again, b) {
 			t.Error("sealing what was opened gives other bytes")
+		}
+	})
+}
+
+// heard runs one conversation on a pipe with the bytes, and returns the server when it has ended.
+func heard(t *testing.T, prepare func(s *Server), b []byte) *counting {
+	t.Helper()
+	h := &counting{}
+	s, account := fuzzServer(t, h)
+	s.linger = 10 * time.Millisecond
+	prepare(s)
+	here, there := net.Pipe()
+	done := make(chan struct{})
+	go func() {
+		s.ServeConn(there)
+		close(done)
+	}()
+	go io.Copy(io.Discard, here)
+	here.Write(b) // which fails where the server has heard enough
+	here.Close()
+	<-done
+	if n := account.Used(); n != 0 {
+		t.Errorf("account holds %d bytes", n)
+	}
+	if n := s.Connections(); n != 0 {
+		t.Errorf("%d connections", n)
+	}
+	return h
+}
+
+// FuzzHello is any Hello: its sizes and its URL (Part 6, 7.1.2.3), with a header that fits, and a channel that is opened
+// behind it. What the client said that it takes is kept to.
+func FuzzHello(f *testing.F) {
+	whole := recorded(f)
+	hello := int(whole[4])
+	f.Add(whole[8:hello])
+	f.Add(append(bytes.Repeat([]byte{0xFF}, 20), 0xFF, 0xFF, 0xFF, 0xFF))
+	f.Add(append(bytes.Repeat([]byte{0}, 20), 0xFF, 0xFF, 0xFF, 0x7F))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 2*minChunk {
+			return
+		}
+		msg := append([]byte("HELF\x00\x00\x00\x00"), b...)
+		binary.LittleEndian.PutUint32(msg[4:], uint32(len(msg)))
+		if h := heard(t, func(s *Server) { s.ids.Store(0) }, append(msg, whole[hello:]...)); h.closed > 1 {
+			t.Errorf("%d channels closed", h.closed)
+		}
+		c := &Channel{s: &Server{cfg: Config{Limits: Limits{}.withDefaults(), Log: slog.New(slog.DiscardHandler)}}}
+		here, there := net.Pipe()
+		defer here.Close()
+		defer there.Close()
+		c.conn, c.policy = there, policies[ua.SecurityPolicyURINone]
+		go io.Copy(io.Discard, here)
+		if err := c.hello(msg); err != nil {
+			return
+		}
+		c.body = c.policy.bodySize(c.chunk, ua.MessageSecurityModeNone) // as opening does
+		receive, send := binary.LittleEndian.Uint32(msg[12:]), binary.LittleEndian.Uint32(msg[16:])
+		if c.chunk < minChunk || c.maxChunk < minChunk || uint32(c.chunk) > receive || uint32(c.maxChunk) > send || c.MaxResponse() <= 0 {
+			t.Errorf("client's buffers %d and %d: chunks of %d and %d bytes", receive, send, c.chunk, c.maxChunk)
+		}
+		there.Close()
+		c.out.writer.Wait()
+	})
+}
+
+// FuzzChunkHeader is any message header at each stage of a conversation (Part 6, 7.1.2.2): no chunk is waited for that is
+// larger than what may come.
+func FuzzChunkHeader(f *testing.F) {
+	for _, kind := range []string{"HELF", "OPNF", "MSGF", "MSGC", "MSGA", "CLOF", "ERRF", "RHEF", "GET "} {
+		for stage := range uint8(3) {
+			f.Add([]byte(kind+"\x20\x00\x00\x00"), stage)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte, stage uint8) {
+		if len(b) < messageHeader {
+			return
+		}
+		c := &Channel{s: &Server{cfg: Config{Limits: Limits{}.withDefaults(), Log: slog.New(slog.DiscardHandler)}}, maxChunk: 65535}
+		c.in.hello = stage%3 > 0
+		if stage%3 > 1 {
+			c.id = 7
+		}
+		c.in.buf = full(take(firstRead))
+		defer c.in.drop()
+		c.in.w = copy(c.in.buf.b, b)
+		account := &tag.Budget{Limit: 1 << 20}
+		c.in.account = account
+		here, there := net.Pipe()
+		defer here.Close()
+		defer there.Close()
+		c.conn, c.began = there, time.Now()
+		chunk, err := c.nextChunk()
+		if size := binary.LittleEndian.Uint32(b[4:]); err == nil && (size < messageHeader || size > uint32(c.maxChunk)) {
+			t.Fatalf("%q of %d bytes is taken", b[:4], size)
+		} else if err == nil && chunk != nil && len(chunk) != int(size) {
+			t.Fatalf("%d bytes of a chunk of %d", len(chunk), size)
+		}
+		if n := len(c.in.buf.b); n > 2*(c.maxChunk+1) {
+			t.Fatalf("a buffer of %d bytes", n)
+		}
+	})
+}
+
+// FuzzSecurityHeader is any asymmetric security header with what follows it (Part 6, 6.7.2.3), behind a Hello.
+func FuzzSecurityHeader(f *testing.F) {
+	whole := recorded(f)
+	hello := int(whole[4])
+	size := int(binary.LittleEndian.Uint32(whole[hello+4:]))
+	f.Add(whole[hello+12 : hello+size])
+	me := uatest.ClientIdentity(f)
+	s, _ := fuzzServer(f, &counting{})
+	for _, uri := range allSecure {
+		c, err := uatest.New(nil, uatest.Options{Policy: allSecure[0], Mode: ua.MessageSecurityModeSign, Identity: me, Server: s.own().DER()})
+		if err != nil {
+			f.Fatal(err)
+		}
+		c.Options.Policy = uri
+		b, err := c.OpenChunk(1, []byte("request"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b[12:])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		msg := append([]byte("OPNF\x00\x00\x00\x00\x00\x00\x00\x00"), b...)
+		binary.LittleEndian.PutUint32(msg[4:], uint32(len(msg)))
+		if h := heard(t, func(*Server) {}, append(bytes.Clone(whole[:hello]), msg...)); h.served > 0 {
+			t.Errorf("%d requests were served", h.served)
 		}
 	})
 }
