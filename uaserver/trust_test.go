@@ -11,6 +11,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,14 +23,19 @@ import (
 )
 
 // trusting is a server that trusts what lies in the folders of dir.
-func trusting(t *testing.T) (f *fixture, dir string) {
+func trusting(t *testing.T, change ...func(*Config)) (f *fixture, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	trust, err := pki.OpenFolder(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return start(t, func(c *Config) { c.Trust = trust }), dir
+	return start(t, func(c *Config) {
+		c.Trust = trust
+		for _, ch := range change {
+			ch(c)
+		}
+	}), dir
 }
 
 func put(t *testing.T, dir, folder, name string, data []byte) {
@@ -77,7 +84,8 @@ func (f *fixture) enter(t *testing.T, id *uatest.Identity, change func(*uatest.O
 
 // TestEachCertificateHasItsCode is Part 4, 6.1.3 as a client sees it.
 func TestEachCertificateHasItsCode(t *testing.T) {
-	f, dir := trusting(t)
+	var log lines
+	f, dir := trusting(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	key := uatest.Key(t, 2048, 1)
 	root := uatest.NewIdentity(t, uatest.Key(t, 2048, 2), nil, func(c *x509.Certificate) {
 		c.Subject, c.IsCA = pkix.Name{CommonName: "root"}, true
@@ -119,6 +127,13 @@ func TestEachCertificateHasItsCode(t *testing.T) {
 	} {
 		if _, code := f.enter(t, row.id, nil, row.request); code != row.want {
 			t.Errorf("6.1.3 %s: %v, want %v", row.name, code, row.want)
+		}
+	}
+	// What a peer may not know, who reads the log has to (Part 6, 6.7.7).
+	told := log.with("connection refused or broken off")
+	for _, cause := range []string{"not trusted", "signature", "expired", "revoked", "use"} {
+		if !slices.ContainsFunc(told, func(line string) bool { return strings.Contains(line, cause) }) {
+			t.Errorf("the log does not tell of %q: %q", cause, told)
 		}
 	}
 }

@@ -22,6 +22,7 @@ type fault struct {
 	code   ua.StatusCode // to the peer
 	reason string        // to the peer
 	log    string        // for the log alone: what a peer that failed a security check may not know (Part 6, 6.7.7)
+	kind   string        // what tells causes with one code apart
 }
 
 func (f *fault) Error() string {
@@ -32,12 +33,12 @@ func (f *fault) Error() string {
 }
 
 func faultf(code ua.StatusCode, format string, args ...any) *fault {
-	return &fault{code: code, reason: fmt.Sprintf(format, args...)}
+	return &fault{code: code, reason: fmt.Sprintf(format, args...), kind: format}
 }
 
 // insecure is the fault of a failed security check: the peer learns nothing of why (Part 6, 6.7.7).
 func insecure(format string, args ...any) *fault {
-	return &fault{code: ua.StatusBadSecurityChecksFailed, log: fmt.Sprintf(format, args...)}
+	return &fault{code: ua.StatusBadSecurityChecksFailed, log: fmt.Sprintf(format, args...), kind: format}
 }
 
 // untrusted is the fault of a certificate that was refused.
@@ -46,7 +47,7 @@ func untrusted(err error) *fault {
 	if !errors.As(err, &e) {
 		return insecure("%v", err)
 	}
-	f := &fault{code: e.PeerCode(), log: e.Text}
+	f := &fault{code: e.PeerCode(), log: e.Text, kind: codeName(e.Code)}
 	if f.code == e.Code {
 		f.reason = e.Text
 	}
@@ -58,8 +59,9 @@ const (
 	maxRefusals  = 1024 // remembered; when there are more, all are forgotten and told again
 )
 
-// refusals keeps a client that is refused again and again from filling the log: each address and code is told once a
-// minute, with how often it came meanwhile.
+// refusals keeps a client that is refused again and again from filling the log: each address and cause is told once a
+// minute, with how often it came meanwhile. Causes of which a peer hears the same are told apart here: a certificate that
+// nobody trusts and a wrong key are not mended alike.
 type refusals struct {
 	mu   sync.Mutex // guards told
 	told map[refusal]*repetition
@@ -68,6 +70,7 @@ type refusals struct {
 type refusal struct {
 	addr netip.Addr
 	code ua.StatusCode
+	kind string
 }
 
 type repetition struct {
@@ -78,7 +81,7 @@ type repetition struct {
 func (r *refusals) log(log *slog.Logger, addr netip.Addr, f *fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k, now := refusal{addr, f.code}, time.Now()
+	k, now := refusal{addr, f.code, f.kind}, time.Now()
 	t := r.told[k]
 	if t != nil && now.Sub(t.last) < refusalEvery {
 		t.more++

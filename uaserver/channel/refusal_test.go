@@ -26,6 +26,13 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 		r.log(log, two, insecure("certificate y is not trusted"))
 		r.log(log, one, faultf(ua.StatusBadTimeout, "no channel"))
 		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+		r.log(log, one, insecure("signature: %v", "wrong"))
+		for i := range 20 {
+			r.log(log, one, insecure("signature: %v", i))
+		}
+		if n := strings.Count(b.String(), "signature: "); n != 1 || !strings.Contains(b.String(), `reason="signature: wrong"`) {
+			t.Errorf("a signature that is wrong is told %d times, beside a certificate that is not trusted", n)
+		}
 		if len(lines) != 5 {
 			t.Fatalf("%d lines:\n%s", len(lines), b.String())
 		}
