@@ -150,6 +150,9 @@ func printPlant(p *program, cfg *sim.Config, plant *sim.Plant) {
 	for _, d := range cfg.Devices {
 		fmt.Fprintf(p.stdout, "%s\tunit %d\t%s\n", d.Name, d.Unit, plant.Line(d.Line).URL())
 	}
+	for _, i := range cfg.Instruments {
+		fmt.Fprintf(p.stdout, "%s\t%s\t%s\n", i.Name, i.Kind, plant.Line(i.Line).URL())
+	}
 }
 
 // loadPlant reads the file of a simulated plant. A file with mistakes is a fileError that names all of them.

@@ -7,13 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"edged/drivers/port"
 	"edged/drivers/tag"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // instrument is the other end of a line: it answers each line that comes.
 type instrument struct {

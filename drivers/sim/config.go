@@ -14,8 +14,9 @@ import (
 
 // Config is a plant as its file describes it.
 type Config struct {
-	Lines   []LineConfig   `yaml:"lines"`
-	Devices []DeviceConfig `yaml:"devices"`
+	Lines       []LineConfig       `yaml:"lines"`
+	Devices     []DeviceConfig     `yaml:"devices"`
+	Instruments []InstrumentConfig `yaml:"instruments"`
 }
 
 // LineConfig is one listening socket or one serial line.
@@ -24,7 +25,7 @@ type LineConfig struct {
 	// URL is where the line is to be had: tcp://HOST:PORT (port 0: any free one), rtuovertcp://HOST:PORT, or
 	// tcp+tls://HOST:PORT?cert=FILE&key=FILE&ca=FILE (ca: clients need a certificate that it signed), or
 	// rtu:///PATH?baud=19200&data=8&parity=even&stop=1 and ascii:///PATH, where PATH is the link to a new pseudo terminal
-	// ("rtu:" alone: in a new temporary folder).
+	// ("rtu:" alone: in a new temporary folder). serial:///PATH?baud=9600 and serial+tcp://HOST:PORT are for an instrument.
 	URL string `yaml:"url"`
 	// Pace keeps the line's bit times on a pseudo terminal, which by itself has none.
 	Pace bool `yaml:"pace"`
@@ -103,6 +104,22 @@ func (c *Config) Problems() []Problem {
 		}
 		units[at] = d.Name
 	}
+	taken := make(map[string]string)
+	for i := range c.Instruments {
+		n := &c.Instruments[i]
+		path := fmt.Sprintf("$.instruments[%d]", i)
+		if key, text := n.check(k.lines[n.Line]); text != "" {
+			k.add(path+key, "%s", text)
+		}
+		if names[n.Name] {
+			k.add(path+".name", "device %s is defined twice", n.Name)
+		}
+		names[n.Name] = true
+		if other := taken[n.Line]; other != "" {
+			k.add(path+".line", "line %s has instrument %s already", n.Line, other)
+		}
+		taken[n.Line] = n.Name
+	}
 	return k.problems
 }
 
@@ -141,6 +158,8 @@ func (k *check) device(path string, c *DeviceConfig) {
 	switch {
 	case !known:
 		k.add(path+".line", "no line is named %q", c.Line)
+	case l.instruments():
+		k.add(path+".line", "line %s is of instruments: a device needs tcp, tcp+tls, rtuovertcp, rtu or ascii", c.Line)
 	case l.serial() || l.scheme == "rtuovertcp":
 		lowest, highest = 1, 247 // Serial Line V1.02, 2.2: 0 is broadcast
 	}
@@ -308,17 +327,22 @@ type lineURL struct {
 }
 
 // serial reports whether the line is a pseudo terminal.
-func (l *lineURL) serial() bool { return l.scheme == "rtu" || l.scheme == "ascii" }
+func (l *lineURL) serial() bool {
+	return l.scheme == "rtu" || l.scheme == "ascii" || l.scheme == "serial"
+}
+
+// instruments reports whether the line is of an instrument.
+func (l *lineURL) instruments() bool { return l.scheme == "serial" || l.scheme == "serial+tcp" }
 
 func parseLineURL(s string) (*lineURL, error) {
-	const usage = "give tcp://HOST:PORT, tcp+tls://HOST:PORT?cert=FILE&key=FILE, rtuovertcp://HOST:PORT, rtu:///PATH?baud=19200&parity=even or ascii:///PATH"
+	const usage = "give tcp://HOST:PORT, tcp+tls://HOST:PORT?cert=FILE&key=FILE, rtuovertcp://HOST:PORT, rtu:///PATH?baud=19200&parity=even, ascii:///PATH, serial:///PATH?baud=9600 or serial+tcp://HOST:PORT"
 	u, err := url.Parse(s)
 	if err != nil {
 		return nil, fmt.Errorf("url %q is none: %s", s, usage)
 	}
 	l := &lineURL{scheme: u.Scheme, host: u.Host, path: u.Path, query: u.RawQuery, mode: port.DefaultMode}
 	switch u.Scheme {
-	case "tcp", "rtuovertcp":
+	case "tcp", "rtuovertcp", "serial+tcp":
 		if u.Port() == "" || u.Path != "" || u.RawQuery != "" {
 			return nil, fmt.Errorf("url %q: %s", s, usage)
 		}
@@ -328,7 +352,7 @@ func parseLineURL(s string) (*lineURL, error) {
 		if u.Port() == "" || u.Path != "" || l.tls.Cert == "" || l.tls.Key == "" {
 			return nil, fmt.Errorf("url %q: %s", s, usage)
 		}
-	case "rtu", "ascii":
+	case "rtu", "ascii", "serial":
 		path := u.Path
 		if path == "" {
 			path = "/new"

@@ -17,11 +17,12 @@ import (
 
 // Line is one listening socket or serial line of the plant. Its methods are safe for concurrent use.
 type Line struct {
-	name  string
-	plant *Plant
-	url   *lineURL
-	cfg   LineConfig
-	units [256]*Device // set before Start
+	name       string
+	plant      *Plant
+	url        *lineURL
+	cfg        LineConfig
+	units      [256]*Device // set before Start
+	instrument *Instrument  // set before Start; nil: none
 
 	mu        sync.Mutex // guards last
 	up        bool
@@ -101,8 +102,11 @@ func (l *Line) openPort() error {
 		return err
 	}
 	serve := l.ServeRTU
-	if l.url.scheme == "ascii" {
+	switch l.url.scheme {
+	case "ascii":
 		serve = l.ServeASCII
+	case "serial":
+		serve = l.ServeInstrument
 	}
 	if !l.plant.join(func() { serve(port) }) {
 		port.Close()
@@ -231,9 +235,12 @@ func (l *Line) accept(listener net.Listener) {
 
 // talk serves a connection as the line's url says.
 func (l *Line) talk(conn net.Conn) {
-	if l.url.scheme == "rtuovertcp" {
+	switch l.url.scheme {
+	case "rtuovertcp":
 		l.talkRTU(conn)
-	} else {
+	case "serial+tcp":
+		l.talkInstrument(conn)
+	default:
 		l.talkTCP(conn)
 	}
 }

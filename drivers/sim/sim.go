@@ -18,11 +18,12 @@ type Plant struct {
 	// The lines call it at the same time.
 	OnAnswer func(*Answer)
 
-	epoch   time.Time
-	lines   []*Line
-	devices []*Device
-	done    chan struct{}  // closed by Close
-	wg      sync.WaitGroup // every goroutine of the plant
+	epoch       time.Time
+	lines       []*Line
+	devices     []*Device
+	instruments []*Instrument
+	done        chan struct{}  // closed by Close
+	wg          sync.WaitGroup // every goroutine of the plant
 
 	mu     sync.Mutex // guards last
 	closed bool
@@ -50,7 +51,22 @@ func New(cfg Config) (*Plant, error) {
 		p.devices = append(p.devices, d)
 		byName[c.Line].units[c.Unit] = d
 	}
+	for i := range cfg.Instruments {
+		n := newInstrument(p, &cfg.Instruments[i])
+		p.instruments = append(p.instruments, n)
+		byName[n.cfg.Line].instrument = n
+	}
 	return p, nil
+}
+
+// Instrument finds an instrument by its name, or returns nil.
+func (p *Plant) Instrument(name string) *Instrument {
+	for _, i := range p.instruments {
+		if i.cfg.Name == name {
+			return i
+		}
+	}
+	return nil
 }
 
 // Start opens every line and returns; the devices answer until Close.
