@@ -103,7 +103,10 @@ func TestProfiles(t *testing.T) {
 		t.Fatalf("the tare is answered with %v", s)
 	}
 	eventually(t, "the weight is tared", func() bool { v := readTag(t, c, "scale.weight"); return v.Value != nil && v.Value.Value() == 0.0 })
-	eventually(t, "the tare is read back", func() bool { v := readTag(t, c, "scale.tare_weight"); return v.Value != nil && v.Value.Value() == 100.25 })
+	eventually(t, "the tare is read back", func() bool {
+		v := readTag(t, c, "scale.tare_weight")
+		return v.Value != nil && v.Value.Value() == 100.25
+	})
 	plant.Instrument("scale").Put(150, true)
 	eventually(t, "the weight moves", func() bool {
 		w, s := readTag(t, c, "scale.weight"), readTag(t, c, "scale.stable")
