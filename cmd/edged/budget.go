@@ -142,6 +142,10 @@ func (c *checkCommand) printBudgets(p *program, s *site) error {
 			}
 			continue
 		}
+		if s.Buses[i].Address.Instruments() {
+			fmt.Fprintf(p.stdout, "bus %s: of instruments: how long their answers are is not known beforehand\n", name)
+			continue
+		}
 		if b.Requests == 0 {
 			fmt.Fprintf(p.stdout, "bus %s: nothing is polled\n", name)
 			continue
