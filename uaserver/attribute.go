@@ -282,23 +282,26 @@ func (s *Server) write(c *call) {
 		return
 	}
 	if !waits {
-		notes := s.noteWrites(c, w)
+		notes, audits := s.noteWrites(c, w), s.auditWrites(c, w)
 		s.space.Write(s.ctx, c.client.may(), w.items)
 		c.reply(w)
 		s.logWrites(c, w, notes)
+		s.tellWrites(c, w, audits)
 		w.free()
 		return
 	}
 	var wait func()
 	var notes []written
+	var audits []audited
 	ok := s.apart(c, func(ctx context.Context) {
-		notes = s.noteWrites(c, w)
+		notes, audits = s.noteWrites(c, w), s.auditWrites(c, w)
 		wait = s.space.Submit(ctx, c.client.may(), w.items)
 	}, func(_ context.Context, c *call) func() {
 		wait()
 		return func() {
 			c.reply(w) // also of a cancelled request: what was written stays written, and the client is told
 			s.logWrites(c, w, notes)
+			s.tellWrites(c, w, audits)
 			w.free()
 		}
 	})

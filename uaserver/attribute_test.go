@@ -313,7 +313,7 @@ func TestTooLargeResponse(t *testing.T) {
 		r = must[*ua.BrowseNextResponse](p, nextRequest(false, r.ContinuationPoint)).Results[0]
 		got += len(r.References)
 	}
-	if got != 508 || pages < 2 || pages > 10 {
+	if got != 512 || pages < 2 || pages > 10 {
 		t.Errorf("A3 %d references in %d answers that the client can take", got, pages)
 	}
 }

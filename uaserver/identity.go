@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gopcua/opcua/id"
 	"github.com/gopcua/opcua/ua"
 
 	"edged/uaserver/address"
@@ -426,6 +427,11 @@ func loginStatus(err error) ua.StatusCode {
 // refused logs that a session was not activated. user is as the client gave it, "" if it gave none.
 func (s *Server) refused(cl *client, ch *channel.Channel, user string, why any) {
 	s.rejected.securitySessions.Add(1)
+	code, ok := why.(ua.StatusCode)
+	if !ok {
+		code = ua.StatusBadIdentityTokenRejected
+	}
+	s.auditSession(id.AuditActivateSessionEventType, ch, cl, "", user, code)
 	s.refusals.sayAt(s.log, slog.LevelWarn, "session not activated", "session", cl.Peer.Name, "client", cl.Peer.ApplicationName,
 		"user", user, "from", ch.RemoteAddr(), "why", why)
 }

@@ -15,6 +15,7 @@ import (
 type calling struct {
 	handle uint32
 	items  []address.CallItem
+	entry  string // ClientAuditEntryId
 }
 
 // callResultBytes is the size of a CallMethodResult without results of inputs and outputs.
@@ -32,6 +33,7 @@ func (s *Server) callMethods(c *call) {
 		s.space.Call(c.invoker(s.ctx), c.client.may(), w.items)
 		c.reply(w)
 		s.logCalls(c, w)
+		s.tellCalls(c, w)
 		return
 	}
 	ok := s.apart(c, func(context.Context) {}, func(ctx context.Context, c *call) func() {
@@ -39,6 +41,7 @@ func (s *Server) callMethods(c *call) {
 		return func() {
 			c.reply(w) // also of a cancelled request: what was done is done, and the client is told
 			s.logCalls(c, w)
+			s.tellCalls(c, w)
 		}
 	})
 	if !ok {
@@ -59,7 +62,7 @@ func (s *Server) beginCall(c *call) (w *calling, waits bool, code ua.StatusCode)
 	if !c.fits(v.N, callResultBytes) {
 		return nil, false, ua.StatusBadResponseTooLarge
 	}
-	w = &calling{handle: c.header.Handle, items: make([]address.CallItem, 0, v.N)}
+	w = &calling{handle: c.header.Handle, entry: clip(c.header.AuditID), items: make([]address.CallItem, 0, v.N)}
 	for m, ok := v.Next(); ok; m, ok = v.Next() {
 		it := address.CallItem{Object: c.node(&m.Object), Method: c.node(&m.Method), Inputs: m.Inputs}
 		w.items = append(w.items, it)

@@ -113,6 +113,7 @@ type Server struct {
 	sessions  *session.Set
 	engine    *subscription.Engine
 	events    *event.Hub
+	auditor   *auditor
 	channels  *channel.Server
 	status    *status
 	endpoints []endpoint
@@ -220,7 +221,7 @@ func New(cfg Config) (*Server, error) {
 	}, s.sessionEnded)
 	sc := s.subscriptionConfig()
 	s.events = event.New(s.space, cmp.Or(sc.Queues, sc.Account), s.log)
-	sc.Events = s.events
+	sc.Events, s.auditor = s.events, &auditor{hub: s.events}
 	s.engine = subscription.New(sc)
 	s.channels = channel.New(channel.Config{
 		Certificate: cfg.Certificate, Trust: cfg.Trust, Policies: cfg.Policies, Limits: cfg.Channel,
@@ -313,6 +314,7 @@ func (s *Server) Shutdown(ctx context.Context, reason string, after time.Duratio
 	s.sessions.Stop()
 	s.waiting.Wait()
 	s.engine.Close()
+	s.auditor.stop()
 	s.events.Close()
 	s.channels.Shutdown(ctx)
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gopcua/opcua/id"
 	"github.com/gopcua/opcua/ua"
 
 	"edged/uaserver/address"
@@ -32,19 +33,28 @@ const (
 // createSession makes a session (Part 4, 5.6.2). It answers to any endpoint URL: a client behind a translated address
 // cannot know ours.
 func (s *Server) createSession(c *call, req *ua.CreateSessionRequest) (ua.Response, ua.StatusCode) {
+	resp, cl, code := s.makeSession(c, req)
+	s.auditSession(id.AuditCreateSessionEventType, c.ch, cl, c.header.AuditID, "", code)
+	if code != ua.StatusGood {
+		return nil, code
+	}
+	return resp, code
+}
+
+func (s *Server) makeSession(c *call, req *ua.CreateSessionRequest) (ua.Response, *client, ua.StatusCode) {
 	if s.stopping.Load() {
-		return nil, ua.StatusBadShutdown
+		return nil, nil, ua.StatusBadShutdown
 	}
 	if code := checkClient(c.ch, req); code != ua.StatusGood {
 		s.rejected.securitySessions.Add(1)
 		s.log.Warn("session refused", "client", applicationURI(req), "from", c.ch.RemoteAddr(), "why", code)
-		return nil, code
+		return nil, nil, code
 	}
 	// The client checks the key of the channel's certificate with it (Part 4, 5.6.2.2, serverSignature).
 	signature, err := c.ch.Sign(c.ch.ClientCertificate(), req.ClientNonce)
 	if err != nil {
 		s.log.Error("session refused: cannot sign", "from", c.ch.RemoteAddr(), "error", err)
-		return nil, ua.StatusBadInternalError
+		return nil, nil, ua.StatusBadInternalError
 	}
 	peer := session.Peer{
 		Name: clip(req.SessionName), EndpointURL: clip(req.EndpointURL), Address: c.ch.RemoteAddr().String(),
@@ -58,9 +68,9 @@ func (s *Server) createSession(c *call, req *ua.CreateSessionRequest) (ua.Respon
 	switch {
 	case errors.Is(err, session.ErrFull):
 		s.rejected.sessions.Add(1)
-		return nil, ua.StatusBadTooManySessions
+		return nil, nil, ua.StatusBadTooManySessions
 	case err != nil:
-		return nil, ua.StatusBadShutdown
+		return nil, nil, ua.StatusBadShutdown
 	}
 	return &ua.CreateSessionResponse{
 		SessionID:             ua.NewNumericNodeID(address.NamespaceApplication, se.ID),
@@ -71,7 +81,7 @@ func (s *Server) createSession(c *call, req *ua.CreateSessionRequest) (ua.Respon
 		ServerEndpoints:       s.describeEndpoints(s.urlFor(c.ch, req.EndpointURL)),
 		ServerSignature:       signature,
 		MaxRequestMessageSize: s.cfg.Limits.Message,
-	}, ua.StatusGood
+	}, se.Joined.(*client), ua.StatusGood
 }
 
 // join makes what belongs to a session. It is called before anybody can find the session.
@@ -219,6 +229,7 @@ func (s *Server) activate(cl *client, ch *channel.Channel, who *identity, locale
 	if ch.Ended() { // meanwhile, and perhaps before it was bound
 		s.unbound(ch)
 	}
+	s.auditSession(id.AuditActivateSessionEventType, ch, cl, "", who.String(), ua.StatusGood)
 	if before == nil {
 		s.talk.say(s.log, "session activated", "session", cl.Peer.Name, "client", cl.Peer.ApplicationName, "user", who.String(),
 			"from", ch.RemoteAddr(), "policy", ch.PolicyURI(), "mode", ch.Mode().String())
@@ -236,6 +247,7 @@ func (s *Server) closeSession(c *call, req *ua.CloseSessionRequest) (ua.Response
 		return nil, ua.StatusBadSecureChannelIDInvalid
 	}
 	s.sessions.Close(cl.Session, req.DeleteSubscriptions)
+	s.auditSession(id.AuditSessionEventType, c.ch, cl, c.header.AuditID, cl.userName(), ua.StatusGood)
 	return &ua.CloseSessionResponse{}, ua.StatusGood
 }
 

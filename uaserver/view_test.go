@@ -41,7 +41,7 @@ func TestBrowsePaging(t *testing.T) {
 	p := f.login(t)
 	scratch, boiler := browseOf(plantID("scratch")), browseOf(plantID("boiler"))
 	whole := must[*ua.BrowseResponse](p, browseRequest(0, scratch, boiler)).Results
-	if len(whole[0].References) != 508 || len(whole[1].References) != 13 { // 500 tags, 6 state nodes, the identification and the NodeVersion
+	if len(whole[0].References) != 512 || len(whole[1].References) != 17 { // 500 tags, 6 state nodes, 4 methods, the identification and the NodeVersion
 		t.Fatalf("%d and %d references", len(whole[0].References), len(whole[1].References))
 	}
 	// Two nodes in one call, seven at a time, in turn.
@@ -286,7 +286,7 @@ func TestRegisterNodes(t *testing.T) {
 	if r := must[*ua.WriteResponse](p, w); r.Results[0] != ua.StatusGood {
 		t.Errorf("write by alias: %v", r.Results[0])
 	}
-	if r := must[*ua.BrowseResponse](p, browseRequest(0, browseOf(got[3]))).Results[0]; r.StatusCode != ua.StatusGood || len(r.References) != 13 {
+	if r := must[*ua.BrowseResponse](p, browseRequest(0, browseOf(got[3]))).Results[0]; r.StatusCode != ua.StatusGood || len(r.References) != 17 {
 		t.Errorf("browse by alias: %v", r.StatusCode)
 	}
 	other := f.login(t)

@@ -105,6 +105,7 @@ func (g *gateway) reload(next *site) error {
 	g.log.Info("site file applied", "generation", was.number+1,
 		"tags", counts(len(tags.Added), len(tags.Removed), len(tags.Changed)),
 		"devices", d.devices.String(), "buses", d.buses.String())
+	g.tellReload(&d.devices)
 	for _, note := range next.Notes {
 		if !slices.Contains(was.notes, note) {
 			g.log.Warn(note)
@@ -152,6 +153,9 @@ func (g *gateway) follow(ctx context.Context, hangup <-chan os.Signal) {
 			return
 		case <-hangup:
 			g.log.Info("SIGHUP: reading the site file", "file", f.path)
+			f.read(true)
+		case <-g.again:
+			g.log.Info("Reload was called: reading the site file", "file", f.path)
 			f.read(true)
 		case <-saved:
 			if since.IsZero() {

@@ -79,11 +79,12 @@ type gateway struct {
 	config atomic.Pointer[generation] // as it is applied; replaced by reload
 	failed atomic.Pointer[failure]    // the last reload, if its file was not taken
 	hangup <-chan os.Signal           // SIGHUP; nil: the site file is not followed
+	again  chan struct{}              // a client wants the site file to be read
 }
 
 // newGateway builds every part, from the vocabulary to the sockets. Nothing runs and nothing listens yet.
 func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
-	g := &gateway{site: s.settings(), log: log, since: time.Now()}
+	g := &gateway{site: s.settings(), log: log, since: time.Now(), again: make(chan struct{}, 1)}
 	queues, subscriptions, connections := g.account("queues", 2), g.account("subscriptions", 1), g.account("connections", 1)
 	own, trust, err := g.certificates(filepath.Join(data, "pki"))
 	if err != nil {
@@ -151,6 +152,9 @@ func newGateway(s *site, data string, log *slog.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := addGatewayMethods(g); err != nil {
+		return nil, err
+	}
 	g.opcua = newListening("OPC UA", s.Server.Listen, log, func(l net.Listener) error {
 		if err := g.server.Serve(l); !errors.Is(err, uaserver.ErrStopped) {
 			return err
@@ -188,6 +192,7 @@ func (g *gateway) run(ctx context.Context) {
 	sockets.Go(func() { g.opcua.run(socketCtx) })
 	sockets.Go(func() { g.own.Watch(socketCtx) })
 	sockets.Go(func() { g.reverse(socketCtx) })
+	field.Go(func() { g.happen(fieldCtx) })
 	if g.page != nil {
 		sockets.Go(func() { g.page.run(socketCtx) })
 	}

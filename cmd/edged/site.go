@@ -43,6 +43,7 @@ type serverSettings struct {
 	Reverse        []string // URLs of clients that the gateway connects to
 	Limits         limitSettings
 	Queue          string // asked or auto
+	RaiseEvents    bool   // clients may call RaiseEvent
 }
 
 type securitySettings struct {

@@ -52,6 +52,7 @@ var siteNotes = map[string]keyNote{
 	"server.limits.min_publishing":  {doc: "Shortest publishing interval.", value: "10ms"},
 	"server.limits.memory":          {doc: "Bytes that queues, kept messages and connections may take together.", value: "auto"},
 	"server.queue":                  {doc: "Queue sizes are those that the client asks for; auto raises those above one to what the rate of the values needs.", value: queueAsked},
+	"server.raise_events":           {doc: "Clients who may call methods may raise events with RaiseEvent: for load tests.", value: false},
 	"web":                           {doc: "Web page, metrics and health checks."},
 	"web.listen":                    {doc: "HOST:PORT, or none to switch them off.", value: "127.0.0.1:8080"},
 	"store":                         {doc: "History, last values and all else that outlives a restart."},

@@ -46,6 +46,7 @@ func (r *siteReader) server(n *node) {
 		{"reverse", func(v *node) { s.Reverse = r.reverse(v) }},
 		{"limits", r.limits},
 		{"queue", func(v *node) { s.Queue = r.choice(v, "server: queue", queueAsked, queueAuto) }},
+		{"raise_events", func(v *node) { s.RaiseEvents = r.boolean(v, "server: raise_events") }},
 	})
 }
 

@@ -77,9 +77,12 @@ func (h *Hub) Watch(n *address.Node, rights address.Rights, f *Filter, queue int
 // relist is called with mu held.
 func (h *Hub) relist() {
 	h.list = make([]*Feed, 0, len(h.feeds))
+	audited := false
 	for _, f := range h.feeds {
 		h.list = append(h.list, f)
+		audited = audited || f.key.rights&(address.MayAudit|address.Exposed) == address.MayAudit
 	}
+	h.audited.Store(audited)
 }
 
 // Close ends the Tap.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gopcua/opcua/id"
 	"github.com/gopcua/opcua/ua"
@@ -33,7 +34,8 @@ type Hub struct {
 	feeds   map[key]*Feed
 	list    []*Feed // of feeds; replaced as a whole
 	closed  bool
-	idle    *sync.Cond // the list of events was taken, or has been worked through
+	audited atomic.Bool // somebody watches who may see what concerns security
+	idle    *sync.Cond  // the list of events was taken, or has been worked through
 	busy    bool
 }
 
@@ -136,6 +138,9 @@ func (h *Hub) stir() {
 	default:
 	}
 }
+
+// Audited reports whether anybody watches who may see audit events: for who would have to work for them.
+func (h *Hub) Audited() bool { return h.audited.Load() }
 
 // Space is the address space whose types events have.
 func (h *Hub) Space() *address.Space { return h.space }

@@ -75,9 +75,12 @@ func (s *Space) root() (p part) {
 func (s *Space) device(d Device, number uint32, tags []entry, permit permit) (p part) {
 	node := wire.TextID(plant, d.Name)
 	p.object(node, d.Name, d.Description, devicesID, id.Organizes, id.BaseObjectType)
+	p.nodes[len(p.nodes)-1].EventNotifier = 1 // SubscribeToEvents
+	p.link(wire.NumericID(0, id.Server), id.HasNotifier, node)
 	p.version(s, number, node)
 	if s.cfg.State != nil {
 		p.state(s, number, d.Name, node)
+		p.methods(s, number, d.Name, node)
 	}
 	folders := map[string]wire.NodeID{}
 	p.tags = make([]*address.Node, len(tags))

@@ -182,6 +182,10 @@ func TestNodes(t *testing.T) {
  HasComponent ns=2;s=DEV.$errors $errors BaseDataVariableType
  HasComponent ns=2;s=DEV.$lastError $lastError BaseDataVariableType
  HasComponent ns=2;s=DEV.$latency $latency BaseDataVariableType
+ HasComponent ns=2;s=DEV.$Poll $Poll
+ HasComponent ns=2;s=DEV.$ResetCounters $ResetCounters
+ HasComponent ns=2;s=DEV.$Disable $Disable
+ HasComponent ns=2;s=DEV.$Enable $Enable
 `
 	want := `HasProperty ns=2;s=Devices.$NodeVersion NodeVersion PropertyType
 Organizes ns=2;s=scratch scratch BaseObjectType

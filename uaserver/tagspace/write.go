@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gopcua/opcua/ua"
+
 	"edged/drivers/tag"
 	"edged/uaserver/address"
 )
@@ -21,8 +23,11 @@ type batch struct {
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// Waits reports whether a write to the node waits for a device, and so must not be made in a connection's goroutine.
+// Waits reports whether a write to the node, or a call of it, waits for a device, and so must not be made in a connection's goroutine.
 func (s *Space) Waits(n *address.Node) bool {
+	if n.Class == ua.NodeClassMethod {
+		return true
+	}
 	sl := s.slot(n.Ref)
 	return sl.def != nil && (!sl.def.Memory || sl.def.Retain)
 }
