@@ -51,6 +51,8 @@ gates: build
 		done; \
 	done; \
 	gate harness-sub --queue 2 --rounds 1 --duration $(GATE_TIME); \
+	gate load-events --rounds 1 --duration $(GATE_TIME); \
+	gate load-events --security Basic256Sha256 --rounds 1 --duration $(GATE_TIME); \
 	gate two-way --duration $(GATE_TIME); \
 	exit $$failed
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gopcua/opcua/id"
 	"github.com/gopcua/opcua/ua"
 
 	"edged/drivers/tag"
@@ -246,13 +247,15 @@ func (b *bench) planWatching() error {
 		return usage("field %q: there is %s", c.Field, FieldModbus)
 	case c.Field != "" && c.URL != "":
 		return usage("field is for a gateway of the bench's own: leave the url out")
+	case c.Field != "" && w.events:
+		return usage("%s has no values: leave the field out", b.load.name)
 	case c.Field != "" && w.twoWay:
 		return usage("%s has text, which the simulated device does not change: leave the field out", b.load.name)
 	}
 	if w.twoWay {
 		w.plan(c)
 	}
-	if c.Count != 0 && w.mover == byServer && !w.twoWay {
+	if c.Count != 0 && w.mover == byServer && !w.twoWay && !w.events {
 		w.items = c.Count
 	}
 	return nil
@@ -267,6 +270,10 @@ func (b *bench) planNodes() error {
 	}
 	if pattern != "" && strings.Count(pattern, "%d") != 1 {
 		return usage("nodes %q: the pattern holds %%d once, in the place of the number", pattern)
+	}
+	if w := b.load.watch; w != nil && w.events {
+		b.nodes = []node{{wire.NumericID(0, id.Server), tag.Null}}
+		return nil
 	}
 	for _, g := range b.groups() {
 		for i := range g.count {

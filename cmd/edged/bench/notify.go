@@ -47,7 +47,8 @@ func parsePublished(b []byte) (p published, err error) {
 }
 
 // each calls do for every notification of data changes. A StatusChangeNotification is an error: the Subscription is gone.
-func (p *published) each(do func(n *notice)) error {
+// Lists of events go to events whole.
+func (p *published) each(events func(body []byte) error, do func(n *notice)) error {
 	b := p.data
 	for range p.parts {
 		r := wire.NewReader(b)
@@ -61,6 +62,10 @@ func (p *published) each(do func(n *notice)) error {
 		switch kind.Num {
 		case id.DataChangeNotification_Encoding_DefaultBinary:
 			if err := eachNotice(body, do); err != nil {
+				return err
+			}
+		case id.EventNotificationList_Encoding_DefaultBinary:
+			if err := events(body); err != nil {
 				return err
 			}
 		case id.StatusChangeNotification_Encoding_DefaultBinary:

@@ -52,7 +52,7 @@ func noticesOf(b []byte) (p published, all []notice, err error) {
 		return p, nil, errors.Join(err, code)
 	}
 	if p, err = parsePublished(b); err == nil {
-		err = p.each(func(n *notice) { all = append(all, *n) })
+		err = p.each(nil, func(n *notice) { all = append(all, *n) })
 	}
 	return p, all, err
 }
@@ -102,9 +102,9 @@ func TestNoticesThatAreNone(t *testing.T) {
 	if !errors.Is(err, ua.StatusBadTimeout) || !strings.Contains(err.Error(), "subscription 1 has ended") {
 		t.Errorf("the end of a subscription: %v", err)
 	}
-	_, _, err = noticesOf(publishResponse(1, 4, &ua.EventNotificationList{}))
+	_, _, err = noticesOf(publishResponse(1, 4, &ua.Range{}))
 	if err == nil || !strings.Contains(err.Error(), "a notification of type") {
-		t.Errorf("events: %v", err)
+		t.Errorf("no notification: %v", err)
 	}
 	whole := publishResponse(1, 4, changes(item(1, int32(5), 0, time.Time{})))
 	for n := range whole {

@@ -61,6 +61,9 @@ func (b *bench) site(still bool) string {
   name: edged bench
   security: {policies: [None, Basic256Sha256, Aes128_Sha256_RsaOaep, Aes256_Sha256_RsaPss], modes: [SignAndEncrypt], anonymous: write, trust_all: true}
 `)
+	if w := b.load.watch; w != nil && w.events {
+		s.WriteString("  raise_events: true\n")
+	}
 	if l := b.limits(); strings.HasPrefix(l, "limits:") {
 		s.WriteString("  " + l + "\n")
 	}

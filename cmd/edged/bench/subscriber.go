@@ -139,12 +139,21 @@ func itemsRequest(session wire.NodeID, sub uint32, nodes []node, handle uint32, 
 	b = wire.AppendUint32(b, uint32(ua.TimestampsToReturnBoth))
 	b = wire.AppendUint32(b, uint32(len(nodes)))
 	for i := range nodes {
-		b = appendValueOf(b, nodes[i].id)
+		if w.events {
+			b = wire.AppendNodeID(b, nodes[i].id)
+			b = wire.AppendNull(wire.AppendUint32(b, uint32(ua.AttributeIDEventNotifier)))
+		} else {
+			b = appendValueOf(b, nodes[i].id)
+		}
 		b = wire.AppendNull(wire.AppendUint16(b, 0)) // DataEncoding
 		b = wire.AppendUint32(b, uint32(ua.MonitoringModeReporting))
 		b = wire.AppendUint32(b, handle+uint32(i))
 		b = wire.AppendFloat64(b, w.sampling)
-		b = append(b, 0, 0, wire.NoBody) // no filter
+		if w.events {
+			b = appendEventFilter(b)
+		} else {
+			b = append(b, 0, 0, wire.NoBody) // no filter
+		}
 		b = wire.AppendUint32(b, w.queue)
 		b = wire.AppendBool(b, true) // DiscardOldest
 	}
@@ -291,7 +300,7 @@ func (s *subscriber) message(p *published) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := &t.window
-	return p.each(func(n *notice) {
+	return p.each(s.events, func(n *notice) {
 		s.count(n)
 		if !w.open || n.source == 0 || !first && !s.watch.each {
 			return

@@ -35,6 +35,7 @@ type watching struct {
 	pause         time.Duration // of the writer, its period, or the step of the server's values
 	each          bool          // the delay of each notification is measured, not of the first in a message alone
 	objects       int           // of twoWay
+	events        bool          // the items watch the Server object's events
 	twoWay        bool          // the second half of the nodes is written by the client, as text
 	judge         func(r *watched) string
 }
@@ -260,6 +261,9 @@ func (b *bench) items(session int) []node {
 
 // watchRound opens the sessions, changes the values, waits for what is under way, and compares.
 func (b *bench) watchRound(ctx context.Context) (u *setup, r *watched, err error) {
+	if b.load.watch.events {
+		return b.eventRound(ctx)
+	}
 	k := &crew{b: b}
 	defer k.close()
 	defer context.AfterFunc(ctx, func() { k.ending.Store(true) })()

@@ -69,6 +69,15 @@ var workloads = []workload{
 		"more than 99 % arrive, and what is missing was overwritten in a queue of one, as the ledger counts it"),
 	loadSubscribe("load-subscribe-queued", "the same with queue 10", 10, judgeAll, "all arrive, without an Overflow bit"),
 	{
+		name: "load-events", help: "750 items watch the events of the Server object: 10,000 a second, 2,000 where they are encrypted",
+		sessions: 50, security: SecurityNone, duration: 30 * time.Second, rounds: 1, groups: []group{{kind: tag.Int32, count: 1}},
+		gate: "all events arrive at all items, the last ones within 2 s",
+		watch: &watching{
+			subscriptions: 15, items: 1, publishing: 100 * time.Millisecond, queue: 10_000, requests: 30, mover: byServer, events: true,
+			judge: judgeEvents,
+		},
+	},
+	{
 		name: "harness-sub", help: "10,000 items on 1,000 values, which change twice in a publishing interval", sessions: 20,
 		security: SecurityNone, duration: 12 * time.Second, rounds: 3, groups: []group{{kind: tag.Int32, count: 1000}},
 		gate: "all arrive that the queue holds",

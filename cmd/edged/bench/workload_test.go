@@ -32,6 +32,7 @@ func TestWorkloads(t *testing.T) {
 		{"load-sessions", 10_000, SecurityBasic256Sha256, 0, time.Minute, 1, 1, 1, true},
 		{"load-subscribe", 50, SecurityBasic256Sha256, 0, time.Minute, 1, 600, 9000, true},
 		{"load-subscribe-queued", 50, SecurityBasic256Sha256, 0, time.Minute, 1, 600, 9000, true},
+		{"load-events", 50, SecurityNone, 0, 30 * time.Second, 1, 1, 15, true},
 		{"harness-sub", 20, SecurityNone, 0, 12 * time.Second, 3, 1000, 500, true},
 		{"harness-counters", 1, SecurityNone, 0, 12 * time.Second, 3, 1000, 1000, true},
 		{"two-way", 1, SecurityNone, 10 * time.Second, time.Minute, 1, 40_000, 40_000, true},
