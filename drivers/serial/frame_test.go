@@ -140,29 +140,17 @@ func TestFrames(t *testing.T) {
 		{"E6 no end within max", strings.Repeat("x", 50) + "\r\nok\r\n", frames["crlf"], []string{"it has no end within what a frame may have: 40", "ok"}},
 		{"NMEA 0183 checksum", "$GPGGA,123519,4807.038,N,01131.000,E,1,08,0.9,545.4,M,46.9,M,,*47\r\n", Frame{Start: "$", End: `\r\n`, Checksum: frames["nmea"].Checksum},
 			[]string{"GPGGA,123519,4807.038,N,01131.000,E,1,08,0.9,545.4,M,46.9,M,,"}},
-		{"NMEA lower-case digits", "$PX,*2B\r\n$PX,*2b\r\n", frames["nmea"], []string{"it", "it"}},
+		{"NMEA lower-case digits", "$it*1D\r\n$it*1d\r\n", frames["nmea"], []string{"it", "it"}},
 		{"NMEA cut off by the next", "$GPGG$A*41\r\n", frames["nmea"], []string{"the checksum is wrong: 12", "A"}},
 		{"NMEA wrong checksum", "$A*42\r\n$A*41\r\n", frames["nmea"], []string{"the checksum is wrong: 7", "A"}},
 		{"NMEA without", "$A\r\n$A*41\r\n", frames["nmea"], []string{"there is no checksum where it belongs: 4", "A"}},
 		{"NMEA without, optional", "$A\r\n$A*41\r\n$A*4\r\n", frames["nmea old"], []string{"A", "A", "there is no checksum where it belongs: 6"}},
-		{"IEC 62056-21 BCC over all behind STX with ETX", "\x021.8.0(1)\x03\x1d", frames["stx etx bcc"], []string{"1.8.0(1)"}},
-		{"length, and noise before it", "\x00\xAA\xAA\x55\x01\x07\xE9\xC2", frames["length"], []string{"\x01\x07"}},
-		{"length that cannot be", "\xAA\x55\xFF\xAA\x55\x01\x07\xE9\xC2", frames["length"], []string{"its length cannot be: 2", "\x01\x07"}},
+		{"IEC 62056-21 BCC over all behind STX with ETX", "\x021.8.0(1)\x03\x0a", frames["stx etx bcc"], []string{"1.8.0(1)"}},
+		{"length, and noise before it", "\x00\xAA\xAA\x55\x01\x07\x71\xBE", frames["length"], []string{"\x01\x07"}},
+		{"length that cannot be", "\xAA\x55\xFF\xAA\x55\x01\x07\x71\xBE", frames["length"], []string{"its length cannot be: 2", "\x01\x07"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			f := cutter(t, row.frame)
-			if strings.HasPrefix(row.name, "NMEA lower") { // computed here: the row is about the case of its digits
-				sum := fmt.Sprintf("%02X", xor([]byte("it*")[:2]))
-				row.stream = "$it*" + sum + "\r\n$it*" + strings.ToLower(sum) + "\r\n"
-			}
-			if strings.HasPrefix(row.name, "IEC") || strings.HasPrefix(row.name, "length") {
-				row.stream = strings.TrimSuffix(row.stream, row.stream[len(row.stream)-1:])
-				if strings.HasPrefix(row.name, "IEC") {
-					row.stream += string(rune(xor([]byte("1.8.0(1)\x03"))))
-				} else {
-					row.stream = row.stream[:len(row.stream)-1] + string(cutter(t, row.frame).check.append(nil, []byte("\xAA\x55\x01\x07")))
-				}
-			}
 			if got := feed(f, []byte(row.stream), whole); strings.Join(got, "|") != strings.Join(row.want, "|") {
 				t.Errorf("%q gives\n%q, want\n%q", row.stream, got, row.want)
 			}
