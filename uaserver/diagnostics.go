@@ -17,26 +17,31 @@ import (
 // counts are the requests of one session. Counting one is two additions.
 type counts struct {
 	total, errors, unauthorized atomic.Uint32
-	services                    []serviceCount // by row of the table
+	requests                    []atomic.Uint32                 // by row of the table
+	faults                      atomic.Pointer[[]atomic.Uint32] // likewise; nil: there was none
 }
 
-// serviceCount is a ServiceCounterDataType (Part 5, 12.13).
-type serviceCount struct{ total, errors atomic.Uint32 }
-
-func newCounts(rows int) counts { return counts{services: make([]serviceCount, rows)} }
+func newCounts(rows int) counts { return counts{requests: make([]atomic.Uint32, rows)} }
 
 // received counts a request.
 func (c *counts) received(row int) {
 	c.total.Add(1)
-	c.services[row].total.Add(1)
+	c.requests[row].Add(1)
 }
 
 // failed counts a ServiceFault.
 func (c *counts) failed(row int) {
 	c.errors.Add(1)
-	if row < len(c.services) {
-		c.services[row].errors.Add(1)
+	if row >= len(c.requests) {
+		return
 	}
+	faults := c.faults.Load()
+	if faults == nil {
+		made := make([]atomic.Uint32, len(c.requests))
+		c.faults.CompareAndSwap(nil, &made)
+		faults = c.faults.Load()
+	}
+	(*faults)[row].Add(1)
 }
 
 // counted are the requests that SessionDiagnosticsDataType counts one by one, in its order (Part 5, 12.11).
@@ -60,11 +65,14 @@ var counted = [...]uint32{
 // append appends the counter of a request; of a service that is not served it is zero.
 func (c *counts) append(dst []byte, request uint32) []byte {
 	row, served := byRequest[request]
-	if !served || row >= len(c.services) {
+	if !served || row >= len(c.requests) {
 		return wire.AppendUint64(dst, 0)
 	}
-	n := &c.services[row]
-	return wire.AppendUint32(wire.AppendUint32(dst, n.total.Load()), n.errors.Load())
+	dst = wire.AppendUint32(dst, c.requests[row].Load())
+	if faults := c.faults.Load(); faults != nil {
+		return wire.AppendUint32(dst, (*faults)[row].Load())
+	}
+	return wire.AppendUint32(dst, 0)
 }
 
 // maxDiscoveryURLs bounds what is kept of a ClientDescription.
@@ -145,7 +153,7 @@ func (m *status) sessionDiagnostics(tag.Time) tag.Value {
 func (c *client) appendDiagnostics(b []byte) []byte {
 	b = wire.AppendNodeID(b, sessionID(c.ID))
 	b = wire.AppendString(b, c.Peer.Name)
-	b = append(b, c.about...)
+	b = append(b, c.about.Value()...)
 	b = appendStrings(b, c.Locales())
 	b = wire.AppendFloat64(b, millis(c.Timeout))
 	b = wire.AppendUint32(b, c.Peer.MaxResponse)

@@ -167,11 +167,11 @@ func (s *Server) identify(ch *channel.Channel, nonce []byte, req *ua.ActivateSes
 }
 
 func (s *Server) anonymous() (*identity, *login, ua.StatusCode) {
-	rights := s.access.Load().anonymous
-	if rights == 0 {
+	a := s.access.Load()
+	if a.anonymous == 0 {
 		return nil, nil, ua.StatusBadIdentityTokenRejected
 	}
-	return &identity{by: byNobody, rights: rights &^ address.MayAudit}, nil, ua.StatusGood
+	return a.nobody, nil, ua.StatusGood
 }
 
 // login is a user name whose password has to be checked.
@@ -343,7 +343,7 @@ func (a *access) find(who *identity) (rights address.Rights, ok bool) {
 // Authorize replaces Config.Anonymous and Config.Users, for sessions that there are as CheckUsers does, and has all of them
 // follow Permissions of nodes that have changed.
 func (s *Server) Authorize(anonymous address.Rights, users Users) {
-	s.access.Store(&access{anonymous, users})
+	s.access.Store(newAccess(anonymous, users))
 	for _, cl := range s.clients() {
 		s.checkUser(cl, true)
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/gopcua/opcua/id"
 	"github.com/gopcua/opcua/ua"
@@ -144,7 +145,12 @@ type Server struct {
 // access is who may log in. It is immutable, and replaced by Authorize.
 type access struct {
 	anonymous address.Rights
-	users     Users // nil: there are none
+	users     Users     // nil: there are none
+	nobody    *identity // who is anonymous
+}
+
+func newAccess(anonymous address.Rights, users Users) *access {
+	return &access{anonymous, users, &identity{by: byNobody, rights: anonymous &^ address.MayAudit}}
 }
 
 // rejections are counters of ServerDiagnosticsSummary (Part 5, 12.9).
@@ -168,9 +174,9 @@ type client struct {
 	aliases  aliases
 	wait     waiting
 	counts   counts
-	about    []byte           // its ClientDescription, ServerUri and EndpointUrl, encoded (Part 5, 12.11)
-	own      *pki.Own         // the server's certificate that it was made with
-	ch       *channel.Channel // that it is bound to; guarded by Server.mu
+	about    unique.Handle[string] // its ClientDescription, ServerUri and EndpointUrl, encoded (Part 5, 12.11): the same for many
+	own      *pki.Own              // the server's certificate that it was made with
+	ch       *channel.Channel      // that it is bound to; guarded by Server.mu
 }
 
 // userName is the session's user as the log names him.
@@ -211,7 +217,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, space: cfg.Space, log: cfg.Log, door: session.NewDoor(), bound: map[*channel.Channel][]*client{}}
 	s.turns = make(chan struct{}, historyTurns)
-	s.access.Store(&access{cfg.Anonymous, cfg.Users})
+	s.access.Store(newAccess(cfg.Anonymous, cfg.Users))
 	s.requests = make([]atomic.Uint64, len(services))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.endpoints = endpointsOf(&cfg)

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"time"
+	"unique"
 
 	"github.com/gopcua/opcua/id"
 	"github.com/gopcua/opcua/ua"
@@ -86,7 +87,7 @@ func (s *Server) makeSession(c *call, req *ua.CreateSessionRequest) (ua.Response
 
 // join makes what belongs to a session. It is called before anybody can find the session.
 func (s *Server) join(se *session.Session, ch *channel.Channel, req *ua.CreateSessionRequest) any {
-	cl := &client{Session: se, own: ch.Own(), counts: newCounts(len(s.requests)), about: appendAbout(nil, req)}
+	cl := &client{Session: se, own: ch.Own(), counts: newCounts(len(s.requests)), about: unique.Make(string(appendAbout(nil, req)))}
 	if se.Peer.Name == "" {
 		se.Peer.Name = fmt.Sprintf("session %d", se.ID)
 	}

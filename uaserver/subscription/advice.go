@@ -175,7 +175,7 @@ func (c *Client) advise(kind worry, k *concern) Advice {
 	case requestsFew:
 		a.Text = fmt.Sprintf("client %s, subscription %d publishes every %s and had no Publish request for %s: "+
 			"keep at least %d waiting for %d subscriptions; queue %d for %s, now %d, rides out such a gap", c.name, k.sub,
-			span(k.interval), span(k.starved), len(c.subs)+1, len(c.subs), need, nodeName(k.node), k.queue)
+			span(k.interval), span(k.starved), len(c.subs.list)+1, len(c.subs.list), need, nodeName(k.node), k.queue)
 	case acksLate:
 		a.Text = fmt.Sprintf("client %s, subscription %d: %d messages are not acknowledged, of at most %d that are kept for "+
 			"Republish: acknowledge each with the next Publish request", c.name, k.sub, k.held, c.engine.cfg.Held)

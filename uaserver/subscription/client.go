@@ -62,19 +62,18 @@ type Client struct {
 	mu      sync.Mutex // guards all below and the Subscriptions; held while an answer is appended to its connection
 	name    string
 	session uint32 // id; 0: nobody told
-	owner   Owner  // whom it acts for
-	subs    map[uint32]*Subscription
+	rights  address.Rights
+	closed  bool  // the session has ended
+	owner   Owner // whom it acts for
+	subs    byID
 	queue   []waiting // a ring; requests keep their place's memory
 	first   int
 	queued  int
 	notices []notice
-	rights  address.Rights
 	spare   [][]byte // buffers of messages that were acknowledged
-	answer  Response
-	closed  bool  // the session has ended
-	heard   int64 // when the last Publish request came
-	kept    int   // bytes of messages for Republish, on Config.Account
-	queues  int   // bytes that its items' queues may take of Config.Queues
+	heard   int64    // when the last Publish request came
+	kept    int      // bytes of messages for Republish, on Config.Account
+	queues  int      // bytes that its items' queues may take of Config.Queues
 	worries *worries
 }
 
@@ -109,7 +108,7 @@ func (c *Client) Publish(r Request, acks []Ack) {
 	switch {
 	case c.closed:
 		c.fail(ua.StatusBadSessionClosed)
-	case len(c.subs) == 0:
+	case len(c.subs.list) == 0:
 		c.tellTransfers()
 		c.fail(ua.StatusBadNoSubscription)
 	default:
@@ -171,8 +170,7 @@ func (c *Client) ring(_ *shard, now int64) {
 		case w.deadline == 0:
 			i++
 		case w.deadline <= now:
-			c.answer = Response{status: ua.StatusBadTimeout}
-			c.respond(i)
+			c.respond(i, &Response{status: ua.StatusBadTimeout})
 		default:
 			next = min(next, w.deadline)
 			i++
@@ -194,20 +192,26 @@ func (c *Client) remove(i int) {
 	c.queued--
 }
 
-// respond answers the i-th oldest request with c.answer, and reports whether its connection took it.
-func (c *Client) respond(i int) bool {
-	w, r := c.at(i), &c.answer
+// answers are Responses that nobody needs at the moment: a client needs one for as long as it takes to append it.
+var answers = sync.Pool{New: func() any { return new(Response) }}
+
+// respond answers the i-th oldest request with a, and reports whether its connection took it.
+func (c *Client) respond(i int, a *Response) bool {
+	w, r := c.at(i), answers.Get().(*Response)
+	*r = *a
 	r.handle, r.results, r.at = w.handle, w.results, tag.Now()
 	ok := w.sender.Respond(w.id, r)
 	c.remove(i)
+	*r = Response{}
+	answers.Put(r)
 	return ok
 }
 
-// deliver answers the oldest request with c.answer, or the next one when a connection is gone.
-func (c *Client) deliver() {
+// deliver answers the oldest request with a, or the next one when a connection is gone.
+func (c *Client) deliver(a *Response) {
 	for c.queued > 0 {
 		sender := c.at(0).sender
-		if c.respond(0) {
+		if c.respond(0, a) {
 			return
 		}
 		c.giveUp(sender)
@@ -216,8 +220,7 @@ func (c *Client) deliver() {
 
 // failOldest answers the oldest request with a fault.
 func (c *Client) failOldest(code ua.StatusCode) {
-	c.answer = Response{status: code}
-	c.respond(0)
+	c.respond(0, &Response{status: code})
 }
 
 // fail answers all requests with a fault.
@@ -236,7 +239,7 @@ func (c *Client) serve(now int64) {
 			continue
 		}
 		var best *Subscription
-		for _, s := range c.subs {
+		for _, s := range c.subs.list {
 			if s.overdue() && (best == nil || s.priority > best.priority ||
 				s.priority == best.priority && s.lateSince < best.lateSince) {
 				best = s
@@ -276,13 +279,12 @@ func (c *Client) tellTransfers() {
 func (c *Client) sendNotice(i int) {
 	n := c.notices[i]
 	c.notices = slices.Delete(c.notices, i, i+1)
-	c.answer = Response{sub: n.sub, message: appendStatusChange(nil, n.sequence, tag.Now(), n.status)}
-	c.deliver()
+	c.deliver(&Response{sub: n.sub, message: appendStatusChange(nil, n.sequence, tag.Now(), n.status)})
 }
 
 // acknowledge forgets a message that the client has (Part 4, 5.14.5.4 for the codes).
 func (c *Client) acknowledge(a Ack) ua.StatusCode {
-	s := c.subs[a.Subscription]
+	s := c.subs.find(a.Subscription)
 	switch {
 	case s == nil:
 		return ua.StatusBadSubscriptionIDInvalid
@@ -321,8 +323,7 @@ func (c *Client) Cancel(handle uint32) (n uint32) {
 			i++
 			continue
 		}
-		c.answer = Response{status: ua.StatusBadRequestCancelledByClient}
-		c.respond(i)
+		c.respond(i, &Response{status: ua.StatusBadRequestCancelledByClient})
 		n++
 	}
 	return n
@@ -337,7 +338,7 @@ func (c *Client) Close(deleteSubscriptions bool) {
 	c.fail(ua.StatusBadSessionClosed)
 	c.notices, c.queue = nil, nil
 	if deleteSubscriptions {
-		for _, s := range c.subs {
+		for _, s := range slices.Clone(c.subs.list) {
 			s.step(onDelete, c.engine.now())
 		}
 	}
@@ -347,7 +348,7 @@ func (c *Client) Close(deleteSubscriptions bool) {
 // rest is called when a Subscription may have been the last: Publish requests have nothing to wait for (Part 4,
 // 5.14.5.3, BadNoSubscription).
 func (c *Client) rest() {
-	if len(c.subs) > 0 {
+	if len(c.subs.list) > 0 {
 		return
 	}
 	c.tellTransfers()
@@ -373,7 +374,7 @@ func (c *Client) buffer(room int) []byte {
 
 // recycle takes back the buffer of a message that nobody needs any more.
 func (c *Client) recycle(b []byte) {
-	if len(c.spare) < max(leastSpare, min(2*len(c.subs), maxSpare)) && c.engine.cfg.Account.Take(cap(b)) {
+	if len(c.spare) < max(leastSpare, min(2*len(c.subs.list), maxSpare)) && c.engine.cfg.Account.Take(cap(b)) {
 		c.spare = append(c.spare, b)
 	}
 }

@@ -15,7 +15,7 @@ import (
 func (c *tester) of(sub uint32, n int) Counts {
 	c.Client.mu.Lock()
 	defer c.Client.mu.Unlock()
-	s := c.subs[sub]
+	s := c.subs.find(sub)
 	s.walk()
 	return s.counts(uint32(n - 1))
 }
@@ -163,7 +163,7 @@ func TestMessagesAreCounted(t *testing.T) {
 		}
 		c.Client.mu.Lock()
 		for slot, n := range []uint64{12, 6, 12} {
-			if got := c.subs[sub].tolls[slot].evicted; got != n {
+			if got := c.subs.find(sub).tolls[slot].evicted; got != n {
 				t.Errorf("item %d: %d evicted, want %d", slot+1, got, n)
 			}
 		}

@@ -43,10 +43,10 @@ func (f *filler) data(dst []byte) (_ []byte, full bool) {
 	count := len(dst)
 	dst = wire.AppendUint32(dst, 0)
 	n := len(s.items)
-	if s.resume >= n {
+	if int(s.resume) >= n {
 		s.resume = 0
 	}
-	slot := s.resume
+	slot := int(s.resume)
 	for range n {
 		it := &s.items[slot]
 		if it.flags&reports != 0 && !(it.flags&owned != 0 && s.owns[it.cursor].how == evented) {
@@ -66,7 +66,7 @@ func (f *filler) data(dst []byte) (_ []byte, full bool) {
 			slot = 0
 		}
 	}
-	s.resume = slot
+	s.resume = int32(slot)
 	binary.LittleEndian.PutUint32(dst[count:], uint32(f.n-before))
 	dst = wire.AppendNull(dst) // DiagnosticInfos
 	return closeExtension(dst, body), full
@@ -85,7 +85,7 @@ type filler struct {
 
 // plain appends what an item's cursor has not passed, and reports whether the message is full.
 func (f *filler) plain(dst []byte, it *item, slot uint32) ([]byte, bool) {
-	set := &f.s.settings.list[it.set]
+	set := &f.s.settings.list[it.set].settings
 	for {
 		if f.n >= f.room {
 			return dst, true
@@ -147,7 +147,7 @@ func knownAt(s *address.Series, v *tag.Sample) tag.Time {
 // own appends what an item's own queue has.
 func (f *filler) own(dst []byte, it *item) ([]byte, bool) {
 	o := f.s.owns[it.cursor]
-	set := &f.s.settings.list[it.set]
+	set := &f.s.settings.list[it.set].settings
 	for o.count > 0 {
 		if f.n >= f.room {
 			return dst, true

@@ -72,10 +72,10 @@ func (c *Client) SetSession(id uint32) {
 func (c *Client) Load() (subscriptions, items, requests int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range c.subs {
-		items += s.live
+	for _, s := range c.subs.list {
+		items += int(s.live)
 	}
-	return len(c.subs), items, c.queued
+	return len(c.subs.list), items, c.queued
 }
 
 // Diagnostics appends those of all Subscriptions to dst, in the order of their ids. It takes each client's lock in turn.
@@ -88,7 +88,7 @@ func (e *Engine) Diagnostics(dst []Diagnostics) []Diagnostics {
 	e.mu.Unlock()
 	for _, c := range clients {
 		c.mu.Lock()
-		for _, s := range c.subs {
+		for _, s := range c.subs.list {
 			dst = append(dst, s.diagnostics())
 		}
 		c.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *Subscription) diagnostics() Diagnostics {
 		RepublishRequests: s.tally.republishRequests, Republished: uint32(m.Republished),
 		TransferRequests: s.tally.transferRequests, ToOther: s.tally.toOther, ToSame: s.tally.toSame,
 		Publishes: s.tally.publishes, Sent: n.Sent, Late: s.tally.late, KeptAlive: s.tally.keptAlive,
-		LifetimeLeft: s.lifetime, Held: len(s.held), Evicted: m.Evicted, Items: s.live,
+		LifetimeLeft: s.lifetime, Held: len(s.held), Evicted: m.Evicted, Items: int(s.live),
 		Overflowed: n.Overflowed, Next: s.following(),
 	}
 	if !s.client.closed {

@@ -157,7 +157,7 @@ func (e *Engine) Close() {
 
 // NewClient makes the publish side of a session.
 func (e *Engine) NewClient() *Client {
-	c := &Client{engine: e, subs: make(map[uint32]*Subscription)}
+	c := &Client{engine: e}
 	e.mu.Lock()
 	c.shard = e.shards[e.placed%len(e.shards)]
 	e.placed++
@@ -219,7 +219,7 @@ func (e *Engine) makeRoom() {
 	least := int64(math.MaxInt64)
 	for _, c := range clients {
 		c.mu.Lock()
-		for _, s := range c.subs {
+		for _, s := range c.subs.list {
 			if left := int64(s.lifetime) * int64(s.interval); c.closed && left < least {
 				of, first, least = c, s, left
 			}
@@ -231,7 +231,7 @@ func (e *Engine) makeRoom() {
 	}
 	of.mu.Lock()
 	defer of.mu.Unlock()
-	if of.subs[first.id] != first { // it found another session meanwhile
+	if of.subs.find(first.id) != first { // it found another session meanwhile
 		return
 	}
 	first.step(onDelete, e.now())

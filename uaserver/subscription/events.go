@@ -234,7 +234,7 @@ func (f *filler) events(dst []byte) []byte {
 	dst, body := openExtension(dst, id.EventNotificationList_Encoding_DefaultBinary)
 	count := len(dst)
 	dst = wire.AppendUint32(dst, 0)
-	from := s.resumeEvents
+	from := int(s.resumeEvents)
 	for i := range s.owns {
 		k := from + i
 		if k >= len(s.owns) {
@@ -250,7 +250,7 @@ func (f *filler) events(dst []byte) []byte {
 		}
 		var full bool
 		if dst, full = f.tap(dst, it, o); full {
-			s.resumeEvents = k
+			s.resumeEvents = int32(k)
 			break
 		}
 		it.flags &^= triggered

@@ -33,9 +33,14 @@ const (
 
 // interned is a Subscription's settings, by the number that its items hold.
 type interned struct {
-	list []settings
-	refs []uint32
-	last int
+	list []shared
+	last int32
+}
+
+// shared are settings and how many items have them.
+type shared struct {
+	settings
+	users uint32
 }
 
 // maxSettings is how many distinct settings a Subscription may have: an item holds 16 bits of number.
@@ -43,17 +48,17 @@ const maxSettings = 1 << 16
 
 // get is the number of v, and counts one more item that has it. It fails when there are too many.
 func (t *interned) get(v *settings) (uint16, bool) {
-	if t.last < len(t.list) && t.list[t.last] == *v && t.refs[t.last] > 0 {
-		t.refs[t.last]++
+	if int(t.last) < len(t.list) && t.list[t.last].users > 0 && t.list[t.last].settings == *v {
+		t.list[t.last].users++
 		return uint16(t.last), true
 	}
 	vacant := -1
 	for i := range t.list {
-		if t.refs[i] == 0 {
+		if t.list[i].users == 0 {
 			vacant = i
-		} else if t.list[i] == *v {
-			t.refs[i]++
-			t.last = i
+		} else if t.list[i].settings == *v {
+			t.list[i].users++
+			t.last = int32(i)
 			return uint16(i), true
 		}
 	}
@@ -62,15 +67,14 @@ func (t *interned) get(v *settings) (uint16, bool) {
 			return 0, false
 		}
 		vacant = len(t.list)
-		t.list = append(t.list, settings{})
-		t.refs = append(t.refs, 0)
+		t.list = append(t.list, shared{})
 	}
-	t.list[vacant], t.refs[vacant], t.last = *v, 1, vacant
+	t.list[vacant], t.last = shared{*v, 1}, int32(vacant)
 	return uint16(vacant), true
 }
 
 // put counts one item less.
-func (t *interned) put(n uint16) { t.refs[n]-- }
+func (t *interned) put(n uint16) { t.list[n].users-- }
 
 // filter sets what a monitoring filter asks for. The status is that of the item (Part 4, 5.13.2.4 and 7.22).
 func (e *Engine) filter(set *settings, n *address.Node, attribute ua.AttributeID, kind wire.NodeID, body []byte) ua.StatusCode {

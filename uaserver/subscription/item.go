@@ -105,7 +105,7 @@ func (c *Client) CreateItems(ctx context.Context, sub uint32, times ua.Timestamp
 		return ua.StatusBadTimestampsToReturnInvalid
 	}
 	c.mu.Lock()
-	s := c.subs[sub]
+	s := c.subs.find(sub)
 	publishing := time.Duration(0)
 	if s != nil {
 		c.rights = rights
@@ -132,7 +132,7 @@ func (c *Client) CreateItems(ctx context.Context, sub uint32, times ua.Timestamp
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.engine.now()
-	if c.subs[sub] != s { // deleted or transferred meanwhile
+	if c.subs.find(sub) != s { // deleted or transferred meanwhile
 		return ua.StatusBadSubscriptionIDInvalid
 	}
 	for i := range reqs {

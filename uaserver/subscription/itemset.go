@@ -58,7 +58,7 @@ func (s *Subscription) stale() {
 func (c *Client) eachItem(sub uint32, ids []uint32, results []ua.StatusCode, do func(s *Subscription, slot uint32)) ua.StatusCode {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.subs[sub]
+	s := c.subs.find(sub)
 	if s == nil {
 		return ua.StatusBadSubscriptionIDInvalid
 	}
@@ -84,7 +84,7 @@ func (c *Client) ModifyItems(sub uint32, times ua.TimestampsToReturn, reqs []Mod
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.subs[sub]
+	s := c.subs.find(sub)
 	if s == nil {
 		return ua.StatusBadSubscriptionIDInvalid
 	}
@@ -194,7 +194,7 @@ func (s *Subscription) modifyToOwn(it *item, slot uint32, p *plan) bool {
 	it.flags &^= gapped
 	it.series = nil
 	if it.flags&sampling != 0 {
-		set := &s.settings.list[o.set]
+		set := &s.settings.list[o.set].settings
 		if v, _, ok := series.Last(); ok && series.Head() == o.cursor { // what was sent last is what changes are judged against
 			o.last, o.have = entry{v, v.At}, true
 		}
@@ -232,7 +232,7 @@ func (s *Subscription) hasten(now int64) {
 		if it.flags&used == 0 || it.flags&owned != 0 {
 			continue
 		}
-		p := plan{node: it.series.Node(), series: it.series, attribute: ua.AttributeIDValue, set: s.settings.list[it.set]}
+		p := plan{node: it.series.Node(), series: it.series, attribute: ua.AttributeIDValue, set: s.settings.list[it.set].settings}
 		set := &p.set
 		if p.shape(s.client.engine, millis(set.sampling), s.interval, uint32(set.queue), true, false); p.how != sampled {
 			continue
@@ -267,7 +267,7 @@ func (s *Subscription) modifyOwn(it *item, o *own, p *plan) bool {
 		o.how = p.how
 		s.attach(o)
 	}
-	o.shorten(&s.settings.list[set])
+	o.shorten(&s.settings.list[set].settings)
 	return true
 }
 

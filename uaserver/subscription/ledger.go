@@ -95,8 +95,16 @@ func distance(a, b uint64) uint64 { return max(a, b) - min(a, b) }
 // ledger is a Subscription's, but for what is in its items: a plain item's counts follow from its cursor and its toll, and
 // an item with a queue of its own has its own.
 type ledger struct {
-	gone     Counts // of items that are gone
+	gone     *Counts // of items that are gone; nil: none is
 	messages Messages
+}
+
+// past are the counts of items that are gone.
+func (l *ledger) past() Counts {
+	if l.gone == nil {
+		return Counts{}
+	}
+	return *l.gone
 }
 
 // path is what an item's counts and its need are told by. It is apart from the item, for who publishes never looks at it.
@@ -155,7 +163,7 @@ func (s *Subscription) passed(slot uint32) (n Counts) {
 // total adds up a Subscription, and tells how far its identities are from zero. visit hears of each item; nil: nobody does.
 func (s *Subscription) total(visit func(slot uint32, n *Counts)) (n Counts, m Messages, off uint64) {
 	s.walk()
-	n = s.ledger.gone
+	n = s.ledger.past()
 	var c Counts // of one item
 	for slot := range s.items {
 		if s.items[slot].flags&used != 0 {
@@ -172,7 +180,8 @@ func (s *Subscription) total(visit func(slot uint32, n *Counts)) (n Counts, m Me
 	for i := range s.held {
 		m.HeldIn += uint64(s.held[i].notifications)
 	}
-	return n, m, off + s.ledger.gone.Unaccounted() + m.Unaccounted() + distance(n.Sent, m.SentIn)
+	gone := s.ledger.past()
+	return n, m, off + gone.Unaccounted() + m.Unaccounted() + distance(n.Sent, m.SentIn)
 }
 
 // retire moves the counts of an item that goes into those of the items that are gone.
@@ -184,6 +193,9 @@ func (s *Subscription) retire(slot uint32) {
 		n.Deleted += n.Waiting
 	}
 	n.Waiting = 0
+	if s.ledger.gone == nil {
+		s.ledger.gone = new(Counts)
+	}
 	s.ledger.gone.add(&n)
 }
 
@@ -275,7 +287,7 @@ func (e *Engine) everyClient(do func(c *Client)) {
 func (e *Engine) Stats() Stats {
 	return e.gather(func() func(c *Client, st *Stats) {
 		return func(c *Client, st *Stats) {
-			for _, s := range c.subs {
+			for _, s := range c.subs.list {
 				n, m, off := s.total(nil)
 				st.take(&n, &m, off)
 			}
@@ -332,10 +344,11 @@ func (e *Engine) steady(read func()) {
 
 // leave forgets a Subscription and keeps its ledger. It is called under the client's lock.
 func (e *Engine) leave(s *Subscription) {
+	gone := s.ledger.past()
 	e.mu.Lock()
 	delete(e.subs, s.id)
 	e.moves++
-	e.retired.counts.add(&s.ledger.gone)
+	e.retired.counts.add(&gone)
 	e.retired.messages.add(&s.ledger.messages)
 	e.mu.Unlock()
 }

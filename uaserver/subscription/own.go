@@ -252,7 +252,7 @@ func (s *Subscription) walk() {
 
 func (s *Subscription) walkOne(o *own) {
 	var buf [32]tag.Sample
-	set := &s.settings.list[o.set]
+	set := &s.settings.list[o.set].settings
 	for o.series.Head() != o.cursor {
 		got, lost := o.series.Take(&o.cursor, o.reserved, len(buf), buf[:0])
 		if lost > 0 {
@@ -318,7 +318,7 @@ func (s *Subscription) sampleOne(o *own) {
 	got, passed := o.series.Take(&o.cursor, 1, 1, buf[:0])
 	o.New += passed
 	o.SampledOut += passed
-	s.offer(o, entry{got[0], knownAt(o.series, &got[0])}, &s.settings.list[o.set])
+	s.offer(o, entry{got[0], knownAt(o.series, &got[0])}, &s.settings.list[o.set].settings)
 }
 
 // maxReads is how many values are read at once: a shard keeps memory for them, and its clients' requests wait for no more.
@@ -358,7 +358,7 @@ func (s *Subscription) offerRead(o *own, r *address.ReadItem) {
 	if o.attribute == ua.AttributeIDValue {
 		v.At = r.Result.Source
 	}
-	s.offer(o, v, &s.settings.list[o.set])
+	s.offer(o, v, &s.settings.list[o.set].settings)
 }
 
 // setRange remembers an IndexRange; its text is copied out of the request.

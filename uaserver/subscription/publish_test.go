@@ -99,7 +99,7 @@ func TestSequenceNumbers(t *testing.T) {
 		c.monitor(sub, plainItem(v, 1))
 		c.mu.Lock()
 		c.Client.mu.Lock()
-		c.subs[sub].sequence = math.MaxUint32 - 1
+		c.subs.find(sub).sequence = math.MaxUint32 - 1
 		c.Client.mu.Unlock()
 		c.mu.Unlock()
 		c.publish(3)

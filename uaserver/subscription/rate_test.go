@@ -93,7 +93,7 @@ func TestRaise(t *testing.T) {
 		c.ModifySubscription(sub, Parameters{Publishing: 5000})
 		results := make([]ItemResult, 1)
 		c.Client.mu.Lock()
-		s := c.subs[sub]
+		s := c.subs.find(sub)
 		if n := s.settings.list[s.items[0].set].queue; n != 11 || item.Queue != 11 {
 			t.Errorf("promised %d, kept %d, want 11", item.Queue, n)
 		}
@@ -124,7 +124,7 @@ func TestRate(t *testing.T) {
 			}
 			c.Client.mu.Lock()
 			defer c.Client.mu.Unlock()
-			s := c.subs[sub]
+			s := c.subs.find(sub)
 			return s.rate(0, r.engine.now()), s.rate(1, r.engine.now())
 		}
 		near := func(got, want float64) bool { return got > 0.85*want && got < 1.15*want }

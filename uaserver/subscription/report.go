@@ -87,14 +87,14 @@ func (e *Engine) Report(tags int) (r Report) {
 
 // client adds a client, under its lock.
 func (r *Report) client(c *Client, st *Stats, byNode map[*address.Node]*TagReport, now int64) {
-	if len(c.subs) == 0 && c.queued == 0 && c.worries == nil {
+	if len(c.subs.list) == 0 && c.queued == 0 && c.worries == nil {
 		return
 	}
-	of := ClientReport{Name: c.name, Session: c.session, Subscriptions: len(c.subs), Requests: c.queued}
+	of := ClientReport{Name: c.name, Session: c.session, Subscriptions: len(c.subs.list), Requests: c.queued}
 	if c.closed {
 		of.Session = 0
 	}
-	for _, s := range c.subs {
+	for _, s := range c.subs.list {
 		n, m, off := s.total(func(slot uint32, n *Counts) {
 			if s.byTag(byNode, slot, n, now) {
 				of.Short++
@@ -104,7 +104,7 @@ func (r *Report) client(c *Client, st *Stats, byNode map[*address.Node]*TagRepor
 		of.Counts.add(&n)
 		of.Messages.add(&m)
 		of.Unaccounted += off
-		of.Items += s.live
+		of.Items += int(s.live)
 		if a, ok := s.away(now); ok {
 			r.Away = append(r.Away, a)
 		}

@@ -15,7 +15,7 @@ func (c *Client) SetRights(rights address.Rights) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rights = rights
-	for _, s := range c.subs {
+	for _, s := range c.subs.list {
 		s.recheckAll(now)
 	}
 }
@@ -62,7 +62,7 @@ func (s *Subscription) deny(slot uint32, n *address.Node, now int64) {
 	if it.flags&sampling != 0 {
 		s.end(slot)
 	}
-	set := s.settings.list[it.set]
+	set := s.settings.list[it.set].settings
 	p := plan{node: n, attribute: ua.AttributeIDValue, set: set, queue: int(set.queue), how: polled}
 	p.set.sampling = s.pollEvery(set.sampling)
 	if !s.modifyToOwn(it, slot, &p) {
@@ -79,7 +79,7 @@ func (s *Subscription) denyOwn(o *own, now int64) {
 	if it.flags&sampling != 0 {
 		s.end(o.slot)
 	}
-	set := s.settings.list[o.set]
+	set := s.settings.list[o.set].settings
 	set.sampling = s.pollEvery(set.sampling)
 	if other, ok := s.settings.get(&set); ok {
 		s.settings.put(o.set)
@@ -121,7 +121,7 @@ func (s *Subscription) readAgain(slot uint32, o *own, now int64) {
 		s.expect(o)
 		return
 	}
-	set := s.settings.list[o.set]
+	set := s.settings.list[o.set].settings
 	p := plan{node: o.node, series: series, attribute: o.attribute, set: set}
 	p.shape(s.client.engine, millis(set.sampling), s.interval, uint32(set.queue), !set.newest, o.ranged)
 	o.how, o.series, o.have = p.how, series, false

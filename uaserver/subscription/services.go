@@ -72,7 +72,7 @@ func (c *Client) CreateSubscription(p Parameters, enabled bool, reply func(id ui
 	s.adopt(d, &p)
 	now := e.now()
 	s.step(onCreated, now)
-	c.subs[s.id] = s
+	c.subs.add(s)
 	s.nextTick, s.measured, s.chance = now+int64(d), now, now
 	s.schedule()
 	reply(s.id, p)
@@ -84,7 +84,7 @@ func (c *Client) ModifySubscription(id uint32, p Parameters) (revised Parameters
 	d := c.engine.revise(&p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.subs[id]
+	s := c.subs.find(id)
 	if s == nil {
 		return p, ua.StatusBadSubscriptionIDInvalid
 	}
@@ -123,7 +123,7 @@ func (c *Client) SetPublishing(ids []uint32, enabled bool, results []ua.StatusCo
 	defer c.mu.Unlock()
 	for i, id := range ids {
 		results[i] = ua.StatusBadSubscriptionIDInvalid
-		if s := c.subs[id]; s != nil {
+		if s := c.subs.find(id); s != nil {
 			results[i] = ua.StatusGood
 			s.enabled = enabled
 			s.tally.switched(enabled)
@@ -140,7 +140,7 @@ func (c *Client) DeleteSubscriptions(ids []uint32, results []ua.StatusCode, repl
 	defer c.mu.Unlock()
 	for i, id := range ids {
 		results[i] = ua.StatusBadSubscriptionIDInvalid
-		if s := c.subs[id]; s != nil {
+		if s := c.subs.find(id); s != nil {
 			results[i] = ua.StatusGood
 			s.step(onDelete, now)
 		}
@@ -155,7 +155,7 @@ func (c *Client) Republish(id, sequence uint32, reply func(message []byte)) ua.S
 	now := c.engine.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.subs[id]
+	s := c.subs.find(id)
 	if s == nil {
 		return ua.StatusBadSubscriptionIDInvalid
 	}

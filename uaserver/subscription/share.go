@@ -40,7 +40,7 @@ func (c *Client) giveKept(n int) {
 
 // fullest is the client's Subscription with the most messages that are kept, or nil.
 func (c *Client) fullest() (most *Subscription) {
-	for _, s := range c.subs {
+	for _, s := range c.subs.list {
 		if len(s.held) > 0 && (most == nil || len(s.held) > len(most.held)) {
 			most = s
 		}

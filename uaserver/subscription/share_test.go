@@ -50,7 +50,7 @@ func TestShare(t *testing.T) {
 		}
 		greedy.Client.mu.Lock()
 		kept := 0
-		for _, s := range greedy.subs {
+		for _, s := range greedy.subs.list {
 			for i := range s.held {
 				kept += s.held[i].charged
 			}

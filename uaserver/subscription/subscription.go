@@ -48,17 +48,18 @@ type Subscription struct {
 	tolls        []toll                 // of the items, by slot, as far as there are any
 	triggers     map[uint32]*triggering // by the slot of the triggering item
 	free         []uint32               // slots of items that were deleted
-	live         int                    // items
-	resume       int                    // slot at which the next message begins
+	live         int32                  // items
+	resume       int32                  // slot at which the next message begins
+	evented      int32                  // items that watch events
+	resumeEvents int32                  // index into owns at which the next message's events begin
 	settings     interned
-	evented      int  // items that watch events
-	turned       bool // events were first in the last message
-	resumeEvents int  // index into owns at which the next message's events begin
 	owns         []*own
 	freeOwns     []uint32
 	blocks       []seen
 	queues       int  // bytes that its items' queues may take of Config.Queues
 	mixed        bool // there are items whose block is not in blocks
+	turned       bool // events were first in the last message
+	expired      bool // its lifetime ended
 
 	held    []held // messages for Republish, oldest first
 	size    int    // bytes of the last one
@@ -72,7 +73,6 @@ type Subscription struct {
 	filled   int64         // when the last message was made
 	starved  time.Duration // for how long a message had no Publish request when the event at hand came
 	measured int64         // when the rates were
-	expired  bool          // its lifetime ended
 }
 
 // held is a message that was not acknowledged.
@@ -264,8 +264,7 @@ func (s *Subscription) sendMessage() {
 	s.sent, s.size = true, len(buf)
 	s.keep(held{sequence: s.sequence, notifications: uint32(n), message: buf})
 	s.tally.publishes++
-	c.answer = Response{sub: s.id, held: s.held, more: s.more, message: buf}
-	c.deliver()
+	c.deliver(&Response{sub: s.id, held: s.held, more: s.more, message: buf})
 	if k := len(s.held); k == 0 || s.held[k-1].sequence != s.sequence {
 		c.recycle(buf)
 	}
@@ -281,8 +280,7 @@ func (s *Subscription) sendKeepAlive() {
 	buf := appendKeepAlive(c.buffer(0), s.following(), tag.Now())
 	s.sent = true
 	s.tally.publishes++
-	c.answer = Response{sub: s.id, held: s.held, message: buf}
-	c.deliver()
+	c.deliver(&Response{sub: s.id, held: s.held, message: buf})
 	c.recycle(buf)
 }
 
@@ -369,7 +367,7 @@ func (s *Subscription) remove() {
 		}
 	}
 	if s.expired {
-		s.noteExpired(s.ledger.gone.Expired)
+		s.noteExpired(s.ledger.past().Expired)
 	}
 	s.items, s.paths, s.tolls, s.owns, s.blocks, s.triggers = nil, nil, nil, nil, nil, nil
 	for len(s.held) > 0 {
@@ -377,7 +375,7 @@ func (s *Subscription) remove() {
 		s.ledger.messages.AbandonedIn += uint64(s.held[len(s.held)-1].notifications)
 		s.drop(len(s.held) - 1)
 	}
-	delete(c.subs, s.id)
+	c.subs.remove(s)
 	s.alarm.stop()
 	c.engine.leave(s)
 }

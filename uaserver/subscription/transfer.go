@@ -115,10 +115,10 @@ func (c *Client) takeOver(id uint32, initial bool, now int64) TransferResult {
 // move makes the Subscription another client's, and perhaps another shard's. Both clients' mu are held.
 func (s *Subscription) move(from, to *Client) {
 	s.alarm.move(to.shard)
-	delete(from.subs, s.id)
+	from.subs.remove(s)
 	s.client = to
 	s.home.Store(to)
-	to.subs[s.id] = s
+	to.subs.add(s)
 	for i := range s.held {
 		from.kept -= s.held[i].charged
 		to.kept += s.held[i].charged
@@ -134,7 +134,7 @@ func (s *Subscription) move(from, to *Client) {
 
 // find is a Subscription of the client's, or why it is not to be had by a method of the Server object (Part 5, 9.1, 9.2).
 func (c *Client) find(id uint32) (*Subscription, ua.StatusCode) {
-	if s := c.subs[id]; s != nil {
+	if s := c.subs.find(id); s != nil {
 		return s, ua.StatusGood
 	}
 	if c.engine.find(id) != nil {
@@ -191,7 +191,7 @@ func (s *Subscription) repeat(o *own) {
 	}
 	o.New++
 	o.Queued++
-	o.push(v, &s.settings.list[o.set])
+	o.push(v, &s.settings.list[o.set].settings)
 }
 
 // Items is the method GetMonitoredItems (Part 5, 9.1): the ids of a Subscription's items, and the handles that the client
@@ -204,10 +204,10 @@ func (c *Client) Items(sub uint32, most int) (ids, handles []uint32, code ua.Sta
 	switch {
 	case code != ua.StatusGood:
 		return nil, nil, code
-	case s.live > most:
+	case int(s.live) > most:
 		return nil, nil, ua.StatusBadResponseTooLarge
 	}
-	ids, handles = slices.Grow(ids, s.live), slices.Grow(handles, s.live)
+	ids, handles = slices.Grow(ids, int(s.live)), slices.Grow(handles, int(s.live))
 	for slot := range s.items {
 		if it := &s.items[slot]; it.flags&used != 0 {
 			ids = append(ids, it.id(uint32(slot)))

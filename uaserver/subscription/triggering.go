@@ -21,7 +21,7 @@ type triggering struct {
 func (c *Client) SetTriggering(sub, item uint32, remove, add []uint32, removed, added []ua.StatusCode) ua.StatusCode {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.subs[sub]
+	s := c.subs.find(sub)
 	if s == nil {
 		return ua.StatusBadSubscriptionIDInvalid
 	}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package subscription
+
+const raceEnabled = false
