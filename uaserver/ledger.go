@@ -63,6 +63,8 @@ var ledgerVariables = [...]ledgerNode{
 	count("notifications_waiting", "Notifications that wait in queues.", func(r *subscription.Report) uint64 { return r.Waiting }),
 	count("notifications_discarded_total.overflow", "Lost to queues longer than one, with the Overflow bit.",
 		func(r *subscription.Report) uint64 { return r.Overflowed }),
+	count("notifications_discarded_total.memory", "Lost though their queue had places, for want of memory, with the Overflow bit.",
+		func(r *subscription.Report) uint64 { return r.Exhausted }),
 	count("notifications_discarded_total.coalesced", "Overwritten by a newer one in queues of one.",
 		func(r *subscription.Report) uint64 { return r.Overwritten }),
 	count("notifications_discarded_total.lifetime", "Went with subscriptions whose lifetime ended.",

@@ -99,7 +99,7 @@ func (g *gateway) Clients() dashboard.Clients {
 		Sessions: s.Sessions.Current, Subscriptions: e.Subscriptions, MonitoredItems: e.Items,
 		New: e.New, Sent: e.Sent, Waiting: e.Waiting,
 		Discarded: []dashboard.Count{
-			{Kind: "overflow", N: e.Overflowed}, {Kind: "coalesced", N: e.Overwritten}, {Kind: "retransmission", N: e.Messages.EvictedIn},
+			{Kind: "overflow", N: e.Overflowed}, {Kind: "memory", N: e.Exhausted}, {Kind: "coalesced", N: e.Overwritten}, {Kind: "retransmission", N: e.Messages.EvictedIn},
 			{Kind: "lifetime", N: e.Expired}, {Kind: "disabled", N: e.Disabled}, {Kind: "deleted", N: e.Deleted},
 		},
 		Messages: []dashboard.Count{

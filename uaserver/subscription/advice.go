@@ -19,11 +19,12 @@ const (
 	requestsFew                // no Publish request waited when a message was due
 	acksLate                   // messages pile up, or were given up, for want of acknowledgements
 	memoryFull                 // messages were given up because the account has no room
+	valuesFull                 // values that waited gave way to newer ones because the account has no room
 	lifetimeShort              // a Subscription ended with notifications that waited
 	worryKinds
 )
 
-var worryNames = [worryKinds]string{"queue_of_one", "queue", "requests", "acknowledgements", "memory", "lifetime"}
+var worryNames = [worryKinds]string{"queue_of_one", "queue", "requests", "acknowledgements", "memory", "values", "lifetime"}
 
 // worries are what a client loses, and how.
 type worries [worryKinds]*concern // nil: it has not lost anything of that kind for long
@@ -73,8 +74,12 @@ func (c *Client) worry(kind worry, lost, came uint64, now int64) *worst {
 	return &k.worst
 }
 
-// noteLoss remembers that an item lost something, of so many that came.
+// noteLoss remembers that an item lost something, of so many that came. One that only samples keeps the last values for the
+// item that triggers it: that older ones give way is what its client asked for (Part 4, 5.13.1.6).
 func (s *Subscription) noteLoss(slot uint32, lost, came uint64, queue int) {
+	if s.items[slot].flags&reporting == 0 {
+		return
+	}
 	kind := queueShort
 	switch {
 	case s.starved >= s.interval/2:
@@ -94,6 +99,13 @@ func (s *Subscription) noteLoss(slot uint32, lost, came uint64, queue int) {
 func (s *Subscription) noteLossOf(o *own, lost uint64, queue int) {
 	o.recent += uint32(lost)
 	s.noteLoss(o.slot, lost, uint64(o.recent)+uint64(queue), queue)
+}
+
+// noteExhausted remembers that values which waited in a queue gave way for want of memory.
+func (s *Subscription) noteExhausted(o *own, lost uint64) {
+	if w := s.client.worry(valuesFull, lost, uint64(o.count), s.clock); w != nil {
+		w.sub, w.node, w.queue, w.held = s.id, s.nodeOf(o.slot), int(s.settings.list[o.set].queue), o.count
+	}
 }
 
 // noteEvicted remembers that a message was given up before it was acknowledged.
@@ -138,7 +150,7 @@ func (s *Subscription) tick(now int64) {
 // Advice is what a client loses, and what would keep it from that.
 type Advice struct {
 	Client string
-	Kind   string // queue_of_one, queue, requests, acknowledgements, memory or lifetime
+	Kind   string // queue_of_one, queue, requests, acknowledgements, memory, values or lifetime
 	Lost   uint64 // notifications since it began; 0: none yet
 	Text   string // one sentence
 }
@@ -182,6 +194,9 @@ func (c *Client) advise(kind worry, k *concern) Advice {
 	case memoryFull:
 		a.Text = fmt.Sprintf("client %s, subscription %d: no memory is left to keep messages for Republish, of which %d are not "+
 			"acknowledged: acknowledge each with the next Publish request, or raise limits.memory", c.name, k.sub, k.held)
+	case valuesFull:
+		a.Text = fmt.Sprintf("client %s, subscription %d: no memory is left for values of %s that wait, of which its queue of %d "+
+			"holds %d: publish more often, or raise limits.memory", c.name, k.sub, nodeName(k.node), k.queue, k.held)
 	case lifetimeShort:
 		a.Text = fmt.Sprintf("client %s, subscription %d ended after %s without a Publish request, with %d notifications waiting: "+
 			"ask for a longer lifetime, or come back sooner", c.name, k.sub, span(k.life), k.came)

@@ -207,3 +207,31 @@ func TestLossIsToldAsAState(t *testing.T) {
 		}
 	})
 }
+
+// TestSamplingOnly: an item that only samples keeps the last values for what triggers it; that older ones give way is
+// counted, and nobody is advised against it (Part 4, 5.13.1.6).
+func TestSamplingOnly(t *testing.T) {
+	for _, oldest := range []bool{true, false} { // a cursor, and a queue of its own
+		bubble(t, fmt.Sprintf("oldest %v", oldest), func(t *testing.T) {
+			r := newRig(t, Config{})
+			v := r.variable(0)
+			c := r.client()
+			item := plainItem(v, 3)
+			item.Oldest, item.Mode = oldest, ua.MonitoringModeSampling
+			sub := c.subscribe(Parameters{Publishing: 1000, KeepAlive: 1000, Lifetime: 3000})
+			c.monitor(sub, item)
+			c.publish(2)
+			for i := range 100 {
+				v.set(int64(i))
+				time.Sleep(ms(200))
+			}
+			report := r.engine.Report(10)
+			if report.Overflowed != 97 && report.Overflowed != 98 || report.Waiting != 3 {
+				t.Errorf("%v", &report.Counts)
+			}
+			if len(report.Advice) != 0 || report.Short != 0 {
+				t.Errorf("advice %v, %d items too short, for an item that does not report", report.Advice, report.Short)
+			}
+		})
+	}
+}

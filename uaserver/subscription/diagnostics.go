@@ -108,7 +108,7 @@ func (s *Subscription) diagnostics() Diagnostics {
 		TransferRequests: s.tally.transferRequests, ToOther: s.tally.toOther, ToSame: s.tally.toSame,
 		Publishes: s.tally.publishes, Sent: n.Sent, Late: s.tally.late, KeptAlive: s.tally.keptAlive,
 		LifetimeLeft: s.lifetime, Held: len(s.held), Evicted: m.Evicted, Items: int(s.live),
-		Overflowed: n.Overflowed, Next: s.following(),
+		Overflowed: n.Overflowed + n.Exhausted, Next: s.following(),
 	}
 	if !s.client.closed {
 		d.Session = s.client.session

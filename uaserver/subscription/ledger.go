@@ -9,7 +9,7 @@ import (
 // Counts is what happened to the samples of one item, or of many. Its identities, exact whenever they are read:
 //
 //	New    = Unchanged + Filtered + SampledOut + Queued
-//	Queued = Overwritten + Overflowed + Disabled + Deleted + Expired + Sent + Waiting
+//	Queued = Overwritten + Overflowed + Exhausted + Disabled + Deleted + Expired + Sent + Waiting
 //	Sent   = acknowledged + evicted + abandoned + held (Messages)
 //
 // What waits in a Series longer than the queue is counted as lost at once, not when the queue is emptied.
@@ -21,6 +21,7 @@ type Counts struct {
 	Queued      uint64 // for delivery
 	Overwritten uint64 // lost to a newer one in a queue of one, which has no Overflow bit
 	Overflowed  uint64 // lost to a queue longer than one
+	Exhausted   uint64 // lost though their queue had places: there was no memory for what a newer value holds, such as a text
 	Disabled    uint64 // went when their item was disabled
 	Deleted     uint64 // went with their item or Subscription, which the client deleted
 	Expired     uint64 // went with a Subscription whose lifetime ended
@@ -29,7 +30,7 @@ type Counts struct {
 }
 
 // Lost is what queues did not hold.
-func (n *Counts) Lost() uint64 { return n.Overwritten + n.Overflowed }
+func (n *Counts) Lost() uint64 { return n.Overwritten + n.Overflowed + n.Exhausted }
 
 // lose counts samples that a queue of that size did not hold.
 func (n *Counts) lose(lost uint64, queue int) {
@@ -48,6 +49,7 @@ func (n *Counts) add(m *Counts) {
 	n.Queued += m.Queued
 	n.Overwritten += m.Overwritten
 	n.Overflowed += m.Overflowed
+	n.Exhausted += m.Exhausted
 	n.Disabled += m.Disabled
 	n.Deleted += m.Deleted
 	n.Expired += m.Expired
@@ -58,7 +60,7 @@ func (n *Counts) add(m *Counts) {
 // Unaccounted is how far the identities within are from zero, added up.
 func (n *Counts) Unaccounted() uint64 {
 	return distance(n.New, n.Unchanged+n.Filtered+n.SampledOut+n.Queued) +
-		distance(n.Queued, n.Overwritten+n.Overflowed+n.Disabled+n.Deleted+n.Expired+n.Sent+n.Waiting)
+		distance(n.Queued, n.Overwritten+n.Overflowed+n.Exhausted+n.Disabled+n.Deleted+n.Expired+n.Sent+n.Waiting)
 }
 
 // Messages is what happened to the NotificationMessages of Subscriptions, and to the notifications in them.

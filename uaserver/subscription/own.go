@@ -116,12 +116,12 @@ func (o *own) offer(v entry, set *settings) {
 // of the last. A queue of one has no Overflow bit. What a lost entry had of address.Changed goes to the same entry.
 func (o *own) push(v entry, set *settings) {
 	size, n := int(set.queue), v.Value.Size()
-	lost, told := 0, tag.Status(0)
+	lost, exhausted, told := 0, 0, tag.Status(0)
 	for ; o.count >= size; lost++ {
 		told |= o.discard(set)
 	}
 	fits := n == 0 || o.account.Take(n)
-	for ; !fits && o.count > 0; lost++ {
+	for ; !fits && o.count > 0; exhausted++ {
 		told |= o.discard(set)
 		fits = o.account.Take(n)
 	}
@@ -133,8 +133,9 @@ func (o *own) push(v entry, set *settings) {
 	}
 	o.count++
 	*o.at(o.count - 1) = v
-	if lost > 0 {
+	if lost+exhausted > 0 {
 		o.lose(uint64(lost), size)
+		o.Exhausted += uint64(exhausted)
 		o.mark(set, told)
 	}
 }
@@ -273,10 +274,13 @@ func (s *Subscription) walkOne(o *own) {
 
 // offer gives an item a sample, and notes what it lost by it.
 func (s *Subscription) offer(o *own, v entry, set *settings) {
-	before := o.Lost()
+	lost, exhausted := o.Overwritten+o.Overflowed, o.Exhausted
 	o.offer(v, set)
-	if lost := o.Lost() - before; lost > 0 {
+	if lost = o.Overwritten + o.Overflowed - lost; lost > 0 {
 		s.noteLossOf(o, lost, int(set.queue))
+	}
+	if exhausted = o.Exhausted - exhausted; exhausted > 0 {
+		s.noteExhausted(o, exhausted)
 	}
 }
 

@@ -113,8 +113,12 @@ func TestQueue(t *testing.T) {
 			if want := map[bool]string{true: "efe", false: "afe"}[oldest]; got != want {
 				t.Fatalf("oldest %v: got %q, want %q", oldest, got, want)
 			}
-			if st := r.engine.Stats(); st.Overflowed != 4 || len(flagged(m)) != 1 {
+			if st := r.engine.Stats(); st.Exhausted != 4 || st.Overflowed != 0 || len(flagged(m)) != 1 {
 				t.Fatalf("%+v, Overflow on %v", st, flagged(m))
+			}
+			// A longer queue would not have held them: the advice does not blame its size.
+			if a := c.advised(); a.Kind != "values" || a.Lost != 4 || !strings.HasSuffix(a.Text, "publish more often, or raise limits.memory") {
+				t.Fatalf("advice %+v", a)
 			}
 			c.Close(true)
 			if n := budget.Used(); n != 0 {

@@ -117,7 +117,7 @@ func (r *Report) client(c *Client, st *Stats, byNode map[*address.Node]*TagRepor
 // byTag adds an item that lost something, or is short, to the report of its node, and tells whether it is short.
 func (s *Subscription) byTag(all map[*address.Node]*TagReport, slot uint32, n *Counts, now int64) bool {
 	rate, need, short := s.short(slot, now)
-	short = short && s.items[slot].flags&sampling != 0
+	short = short && s.items[slot].flags&reporting != 0 // one that only samples keeps the last by design
 	var evicted uint64
 	if int(slot) < len(s.tolls) {
 		evicted = s.tolls[slot].evicted
@@ -182,8 +182,8 @@ func (s *Subscription) away(now int64) (a Away, ok bool) {
 // String is the identities of the samples with their numbers, for people.
 func (n *Counts) String() string {
 	return fmt.Sprintf("new %d = unchanged %d + filtered %d + sampled out %d + queued %d; queued = sent %d + waiting %d + "+
-		"overwritten %d + overflowed %d + disabled %d + deleted %d + expired %d", n.New, n.Unchanged, n.Filtered, n.SampledOut,
-		n.Queued, n.Sent, n.Waiting, n.Overwritten, n.Overflowed, n.Disabled, n.Deleted, n.Expired)
+		"overwritten %d + overflowed %d + out of memory %d + disabled %d + deleted %d + expired %d", n.New, n.Unchanged, n.Filtered, n.SampledOut,
+		n.Queued, n.Sent, n.Waiting, n.Overwritten, n.Overflowed, n.Exhausted, n.Disabled, n.Deleted, n.Expired)
 }
 
 // String is the identities of what was sent with their numbers, for people.

@@ -37,15 +37,15 @@ func TestReport(t *testing.T) {
 		for _, row := range []struct{ got, want string }{
 			{got.Clients[0].String(), "historian (session 8): 1 subscriptions, 1 items, 0 too short, 80 Publish requests; " +
 				"new 100 = unchanged 0 + filtered 0 + sampled out 0 + queued 100; queued = sent 100 + waiting 0 + " +
-				"overwritten 0 + overflowed 0 + disabled 0 + deleted 0 + expired 0; " +
+				"overwritten 0 + overflowed 0 + out of memory 0 + disabled 0 + deleted 0 + expired 0; " +
 				"sent = acknowledged 0 + evicted 0 + abandoned 0 + held 100; unaccounted 0"},
 			{got.Clients[1].String(), "scada-2 (session 7): 1 subscriptions, 2 items, 1 too short, 80 Publish requests; " +
 				"new 101 = unchanged 0 + filtered 0 + sampled out 0 + queued 101; queued = sent 61 + waiting 0 + " +
-				"overwritten 0 + overflowed 40 + disabled 0 + deleted 0 + expired 0; " +
+				"overwritten 0 + overflowed 40 + out of memory 0 + disabled 0 + deleted 0 + expired 0; " +
 				"sent = acknowledged 0 + evicted 0 + abandoned 0 + held 61; unaccounted 0"},
 			{got.Tags[0].String(), "boiler.temperature: lost 40, evicted 0; 1 items, 1 too short; changes 5/s: queue 6 holds it; " +
 				"new 100 = unchanged 0 + filtered 0 + sampled out 0 + queued 100; queued = sent 60 + waiting 0 + " +
-				"overwritten 0 + overflowed 40 + disabled 0 + deleted 0 + expired 0"},
+				"overwritten 0 + overflowed 40 + out of memory 0 + disabled 0 + deleted 0 + expired 0"},
 		} {
 			if row.got != row.want {
 				t.Errorf("got  %s\nwant %s", row.got, row.want)
