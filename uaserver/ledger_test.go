@@ -52,7 +52,7 @@ func TestLedgerNodes(t *testing.T) {
 		"notifications_discarded_total.overflow": uint64(7), "notifications_discarded_total.coalesced": uint64(0),
 		"messages_held": uint64(1),
 		"samples": "new 11 = unchanged 0 + filtered 0 + sampled out 0 + queued 11; queued = sent 1 + waiting 3 + " +
-			"overwritten 0 + overflowed 7 + disabled 0 + deleted 0 + expired 0",
+			"overwritten 0 + overflowed 7 + out of memory 0 + disabled 0 + deleted 0 + expired 0",
 		"messages": "sent = acknowledged 0 + evicted 0 + abandoned 0 + held 1",
 	} {
 		if got[name] != want {
