@@ -133,6 +133,14 @@ func (t *Table) Tag(ref Ref) *Tag {
 	return &t.tags[ref-1]
 }
 
+// Removed is a tag as it was before it was removed, or nil. It is read only.
+func (t *Table) Removed(ref Ref) *Tag {
+	if ref == 0 || int(ref) > len(t.tags) || t.live[ref-1] {
+		return nil
+	}
+	return &t.tags[ref-1]
+}
+
 // Slots is the highest Ref that was ever given; refs index slices of this length by Ref-1.
 func (t *Table) Slots() int { return len(t.tags) }
 

@@ -38,7 +38,8 @@ func (s *Space) Remove(ids ...wire.NodeID) error { return s.Apply(Change{Remove:
 func (s *Space) Apply(c Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := edit{old: s.now.Load(), touched: make(map[*Node]*links), removed: make(map[*Node]bool)}
+	e := edit{old: s.now.Load(), touched: make(map[*Node]*links), removed: make(map[*Node]bool),
+		returning: make(map[wire.NodeID]*Node), places: make(map[place]int)}
 	e.next = *e.old
 	e.next.serial++
 	if err := e.apply(&c); err != nil {
@@ -56,6 +57,16 @@ type edit struct {
 	touched map[*Node]*links // new references, by node
 	removed map[*Node]bool
 	types   bool // the reference types or their tree changed
+	// returning are the nodes that were removed and whose ids are added anew, by id. In the lists of others the references
+	// to them keep their places, so that a node that changed is where it was for whoever browses.
+	returning map[wire.NodeID]*Node
+	places    map[place]int // of those references, in the lists of touched
+}
+
+// place is a reference to a node that returns.
+type place struct {
+	of *Node // whose list it is in
+	link
 }
 
 // ownedMaps tells which of the next view's maps are copies already.
@@ -70,12 +81,18 @@ func (e *edit) apply(c *Change) error {
 			return err
 		}
 	}
+	for _, n := range c.Add {
+		if old := e.old.stored(n.ID); old != nil && e.removed[old] {
+			e.returning[n.ID] = old
+		}
+	}
 	e.sweep()
 	for _, r := range c.Drop {
 		if err := e.dropReference(r); err != nil {
 			return err
 		}
 	}
+	e.mark()
 	for _, n := range c.Add {
 		if err := e.addNode(n); err != nil {
 			return err
@@ -86,6 +103,7 @@ func (e *edit) apply(c *Change) error {
 			return err
 		}
 	}
+	e.close()
 	return nil
 }
 
@@ -173,8 +191,48 @@ func (e *edit) sweep() {
 				continue
 			}
 			o := e.linksOf(other)
-			o.all = slices.DeleteFunc(o.all, func(k link) bool { return e.removed[k.target] })
+			o.all = slices.DeleteFunc(o.all, func(k link) bool { return e.removed[k.target] && e.returning[k.target.ID] != k.target })
 		}
+	}
+}
+
+// mark notes where the references to nodes that return are.
+func (e *edit) mark() {
+	if len(e.returning) == 0 {
+		return
+	}
+	for n, l := range e.touched {
+		for i, k := range l.all {
+			if e.removed[k.target] {
+				e.places[place{n, k}] = i
+			}
+		}
+	}
+}
+
+// put adds a reference to the list of a node: in the place of the one to the node that had the target's id before, if
+// there was one.
+func (e *edit) put(n *Node, l *links, k link) {
+	if old := e.returning[k.target.ID]; old != nil {
+		at := place{n, link{old, k.kind, k.inverse}}
+		if i, ok := e.places[at]; ok {
+			delete(e.places, at)
+			l.all[i] = k
+			return
+		}
+	}
+	l.all = append(l.all, k)
+}
+
+// close takes out the references to nodes that returned without them.
+func (e *edit) close() {
+	left := map[*Node]bool{}
+	for at := range e.places {
+		left[at.of] = true
+	}
+	for n := range left {
+		l := e.touched[n]
+		l.all = slices.DeleteFunc(l.all, func(k link) bool { return e.removed[k.target] })
 	}
 }
 
@@ -251,9 +309,9 @@ func (e *edit) addReference(r Reference) error {
 		}
 		from.definition = target
 	}
-	from.all = append(from.all, link{target, kind, false})
+	e.put(source, from, link{target, kind, false})
 	if kind != kindHasTypeDefinition { // no list of all instances: nobody walks it, and each change would copy it
-		to.all = append(to.all, link{source, kind, true})
+		e.put(target, to, link{source, kind, true})
 	}
 	e.types = e.types || kind == kindHasSubtype && source.Class == ua.NodeClassReferenceType
 	return nil

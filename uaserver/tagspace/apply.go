@@ -15,10 +15,10 @@ import (
 //
 // The values of a tag keep their Series for good, and so do the MonitoredItems on it. When the tag goes they get one
 // BadNodeIdUnknown; when a tag of its name is there again, or its type changed, BadWaitingForInitialData and then its
-// readings. Where the type changed they are told so with StructureChanged; where what a value means did, of a tag that
-// stays, with SemanticsChanged and the value that is there (Part 4, 7.39.1; Part 8, 5.2). Other changes of a tag are no
-// event. What a device still publishes for a tag that went, or in a tag's old
-// type, is passed over.
+// readings. Where the type changed, since the tag went too, they are told so with StructureChanged; where what a value
+// means did, with SemanticsChanged, of a tag that stays with the value that is there (Part 4, 7.39.1; Part 8, 5.2). Other
+// changes of a tag are no event. What a device still publishes for a tag that went, or in a tag's old type, is passed
+// over.
 //
 // table is what Table.Apply made of the one before.
 func (s *Space) Apply(table *tag.Table, devices []Device) error {
@@ -85,7 +85,7 @@ type edit struct {
 // reborn is a tag that returned, or is of another type.
 type reborn struct {
 	ref     tag.Ref
-	changed tag.Status // StructureChanged, or 0
+	changed tag.Status // a bit of address.Changed, or 0
 }
 
 // device makes what differs between a device as it was, if it was there, and as it shall be.
@@ -135,15 +135,31 @@ func (e *edit) tags(g *group, p *part, replaced map[wire.NodeID]bool) {
 		if was.def == nil || replaced[n.ID] {
 			e.nodes[t.ref] = n
 		}
+		returned := was.def == nil
+		if returned {
+			was.def = e.space.table.Removed(t.ref)
+		}
+		changed := differs(was.def, t.def)
 		switch {
-		case was.def == nil:
-			e.reborn = append(e.reborn, reborn{t.ref, 0})
-		case was.def.Kind != t.def.Kind || was.def.Len != t.def.Len:
-			e.reborn = append(e.reborn, reborn{t.ref, address.StructureChanged})
-		case !sameMeaning(was.def, t.def):
+		case returned || changed == address.StructureChanged:
+			e.reborn = append(e.reborn, reborn{t.ref, changed})
+		case changed == address.SemanticsChanged:
 			e.turned = append(e.turned, t.ref)
 		}
 	}
+}
+
+// differs is what readers of a tag have to be told of its next definition, or 0.
+func differs(was, next *tag.Tag) tag.Status {
+	switch {
+	case was == nil:
+		return 0
+	case was.Kind != next.Kind || was.Len != next.Len:
+		return address.StructureChanged
+	case !sameMeaning(was, next):
+		return address.SemanticsChanged
+	}
+	return 0
 }
 
 // remove takes a device out.
