@@ -73,7 +73,7 @@ var workloads = []workload{
 		sessions: 50, security: SecurityNone, duration: 30 * time.Second, rounds: 1, groups: []group{{kind: tag.Int32, count: 1}},
 		gate: "all events arrive at all items, the last ones within 2 s",
 		watch: &watching{
-			subscriptions: 15, items: 1, publishing: 100 * time.Millisecond, queue: 10_000, requests: 30, mover: byServer, events: true,
+			subscriptions: 15, items: 1, publishing: 100 * time.Millisecond, queue: 10_000, requests: 20, mover: byServer, events: true,
 			judge: judgeEvents,
 		},
 	},
