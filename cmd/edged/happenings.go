@@ -35,8 +35,7 @@ type happenings struct {
 	overrun map[string]uint64
 	fault   string // of the store
 	full    bool
-	refused uint64 // connections
-	warned  int    // days of the certificate that were told last
+	warned  int // days of the certificate that were told last
 	begun   bool
 }
 
