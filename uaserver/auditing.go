@@ -96,6 +96,36 @@ func sessionFields(session uint32, ch *channel.Channel) []event.Field {
 	}
 }
 
+// Opened implements channel.Opener with an AuditOpenSecureChannelEvent (Part 5, 6.4.6).
+func (h handler) Opened(ch *channel.Channel) {
+	s := h.s
+	if s.auditor.take(1) == 0 {
+		return
+	}
+	s.audit(id.AuditOpenSecureChannelEventType, true, nil, "", "",
+		fmt.Sprintf("OpenSecureChannel: %s, %s", ch.RemoteAddr(), ch.Mode()),
+		append(certificateFields(ch.ClientCertificate()),
+			event.Field{Path: "SecureChannelId", Value: tag.Of(fmt.Sprint(ch.ID()))},
+			event.Field{Path: "RequestType", Value: tag.Of(int32(ua.SecurityTokenRequestTypeIssue))},
+			event.Field{Path: "SecurityPolicyUri", Value: tag.Of(ch.PolicyURI())},
+			event.Field{Path: "SecurityMode", Value: tag.Of(int32(ch.Mode()))})...)
+}
+
+// auditUntrusted tells of a user's certificate that was not taken (Part 5, 6.4.12 ff.).
+func (s *Server) auditUntrusted(cert []byte, why error) {
+	s.audit(id.AuditCertificateUntrustedEventType, false, nil, "", "", fmt.Sprintf("a user's certificate is not taken: %v", why),
+		event.Field{Path: "Certificate", Value: tag.OfBytes(cert)})
+}
+
+// certificateFields are the ones of a client's certificate.
+func certificateFields(cert []byte) []event.Field {
+	if len(cert) == 0 {
+		return nil
+	}
+	thumb := sha1.Sum(cert) // as the standard names certificates (Part 4, 7.2)
+	return []event.Field{{Path: "ClientCertificate", Value: tag.OfBytes(cert)}, {Path: "ClientCertificateThumbprint", Value: tag.Of(hex.EncodeToString(thumb[:]))}}
+}
+
 // auditSession tells of a session that was made, activated or closed, or was to be.
 func (s *Server) auditSession(typ uint32, ch *channel.Channel, cl *client, entry, user string, code ua.StatusCode) {
 	if s.auditor.take(1) == 0 {
@@ -110,12 +140,7 @@ func (s *Server) auditSession(typ uint32, ch *channel.Channel, cl *client, entry
 	fields := sessionFields(number, ch)
 	fields = append(fields, event.Field{Path: "StatusCodeId", Value: tag.Of(tag.Status(code))})
 	if typ == id.AuditCreateSessionEventType {
-		cert := ch.ClientCertificate()
-		thumb := sha1.Sum(cert) // as the standard names certificates (Part 4, 7.2)
-		fields = append(fields, event.Field{Path: "ClientCertificate", Value: tag.OfBytes(cert)})
-		if len(cert) > 0 {
-			fields = append(fields, event.Field{Path: "ClientCertificateThumbprint", Value: tag.Of(hex.EncodeToString(thumb[:]))})
-		}
+		fields = append(fields, certificateFields(ch.ClientCertificate())...)
 		if cl != nil {
 			fields = append(fields, event.Field{Path: "RevisedSessionTimeout", Value: tag.Of(millis(cl.Timeout))})
 		}

@@ -106,7 +106,7 @@ func TestAuditEvents(t *testing.T) {
 		}
 	}
 	for typ, want := range map[uint32]int{
-		id.AuditCreateSessionEventType: 2, id.AuditActivateSessionEventType: 2, 0: 1, id.AuditWriteUpdateEventType: 1, id.AuditUpdateMethodEventType: 1, id.SystemEventType: 1,
+		id.AuditOpenSecureChannelEventType: 2, id.AuditCreateSessionEventType: 2, id.AuditActivateSessionEventType: 2, 0: 1, id.AuditWriteUpdateEventType: 1, id.AuditUpdateMethodEventType: 1, id.SystemEventType: 1,
 	} {
 		if count[typ] != want {
 			t.Errorf("i=%d: %d events, want %d", typ, count[typ], want)

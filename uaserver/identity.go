@@ -265,6 +265,9 @@ func (s *Server) certificate(ch *channel.Channel, nonce []byte, t *ua.X509Identi
 	print := pki.ThumbprintOf(cert.Raw)
 	u, err := s.certificateUser(chain, policy)
 	if err != nil {
+		if s.auditor.take(1) > 0 {
+			s.auditUntrusted(cert.Raw, err)
+		}
 		s.refusals.sayAt(s.log, slog.LevelWarn, "a user's certificate is not taken", "from", ch.RemoteAddr(), "why", err)
 		return nil, ua.StatusBadIdentityTokenRejected
 	}

@@ -23,6 +23,12 @@ type Handler interface {
 	Closed(c *Channel)
 }
 
+// Opener is a Handler that hears of channels when they were opened; not of renewals.
+type Opener interface {
+	// Opened runs in the connection's read goroutine, before the client is told.
+	Opened(c *Channel)
+}
+
 // Request is one whole request message.
 type Request struct {
 	Channel *Channel

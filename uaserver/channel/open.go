@@ -81,6 +81,9 @@ func (c *Channel) open(b []byte) error {
 	c.s.mu.Lock()
 	c.opened = true
 	c.s.mu.Unlock()
+	if o, ok := c.s.handler.(Opener); ok {
+		o.Opened(c)
+	}
 	level := slog.LevelInfo
 	if q.certificate == nil {
 		level = slog.LevelDebug // anybody can open one; the log is not theirs to fill
