@@ -284,9 +284,9 @@ func (s *Server) write(c *call) {
 	if !waits {
 		notes, audits := s.noteWrites(c, w), s.auditWrites(c, w)
 		s.space.Write(s.ctx, c.client.may(), w.items)
+		s.tellWrites(c, w, audits)
 		c.reply(w)
 		s.logWrites(c, w, notes)
-		s.tellWrites(c, w, audits)
 		w.free()
 		return
 	}
@@ -299,9 +299,9 @@ func (s *Server) write(c *call) {
 	}, func(_ context.Context, c *call) func() {
 		wait()
 		return func() {
+			s.tellWrites(c, w, audits)
 			c.reply(w) // also of a cancelled request: what was written stays written, and the client is told
 			s.logWrites(c, w, notes)
-			s.tellWrites(c, w, audits)
 			w.free()
 		}
 	})

@@ -31,17 +31,17 @@ func (s *Server) callMethods(c *call) {
 	}
 	if !waits {
 		s.space.Call(c.invoker(s.ctx), c.client.may(), w.items)
+		s.tellCalls(c, w)
 		c.reply(w)
 		s.logCalls(c, w)
-		s.tellCalls(c, w)
 		return
 	}
 	ok := s.apart(c, func(context.Context) {}, func(ctx context.Context, c *call) func() {
 		s.space.Call(c.invoker(ctx), c.client.may(), w.items)
 		return func() {
+			s.tellCalls(c, w)
 			c.reply(w) // also of a cancelled request: what was done is done, and the client is told
 			s.logCalls(c, w)
-			s.tellCalls(c, w)
 		}
 	})
 	if !ok {
