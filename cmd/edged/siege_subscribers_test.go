@@ -255,10 +255,12 @@ func TestRenewals(t *testing.T) {
 	took := time.Since(begun)
 	eventually(t, "the last values", func() bool { return all(func(w *watcher) bool { return w.least.Load() == int64(written)+1 }) })
 	close(stop)
-	for _, w := range watchers {
+	for range watchers { // who sends ends first
 		if err := <-ends; err != nil {
 			t.Error(err)
 		}
+	}
+	for _, w := range watchers {
 		w.Close()
 	}
 	for range watchers {
