@@ -420,9 +420,8 @@ func (c *Channel) arm() error {
 		t = in.begun.Add(l.Handshake)
 	}
 	if !t.Equal(in.deadline) {
-		if err := c.conn.SetReadDeadline(t); err != nil {
-			return err
-		}
+		// A connection that takes no deadline is closed, at either end: reading it tells which.
+		c.conn.SetReadDeadline(t)
 		in.deadline = t
 	}
 	// end sets closing first and the deadline then, so that one of the two is seen.
