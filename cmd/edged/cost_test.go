@@ -39,7 +39,10 @@ func TestCostOfATag(t *testing.T) {
 		name string
 		site string
 		most int64 // bytes of heap a tag
-	}{{"memory", siteOf100000(false), 400}, {"modbus", siteOf100000(true), 400}} {
+	}{{"memory", siteOf100000(false), 380}, {"modbus", siteOf100000(true), 385}} {
+		if raceEnabled {
+			row.most = 400 // with the detector the same tags were seen to take 8 bytes more
+		}
 		t.Run(row.name, func(t *testing.T) {
 			startSite(t, siteHead+oneDevice) // what is made once is there
 			before := heap()

@@ -191,11 +191,11 @@ func writeTag(t *testing.T, c *opcua.Client, name string, value any) ua.StatusCo
 	return r.Results[0]
 }
 
-// subscribe monitors nodes and calls hear with each notification, item by its number in nodes, until the test ends.
-func subscribe(t *testing.T, c *opcua.Client, every time.Duration, queue uint32, nodes []*ua.NodeID, hear func(item int, v *ua.DataValue)) {
+// listen makes a Subscription; hear has each value of its items, by client handle, until the test ends.
+func listen(t *testing.T, c *opcua.Client, p *opcua.SubscriptionParameters, hear func(item int, v *ua.DataValue)) *opcua.Subscription {
 	t.Helper()
 	heard := make(chan *opcua.PublishNotificationData, 16)
-	sub, err := c.Subscribe(t.Context(), &opcua.SubscriptionParameters{Interval: every}, heard)
+	sub, err := c.Subscribe(t.Context(), p, heard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,6 +219,13 @@ func subscribe(t *testing.T, c *opcua.Client, every time.Duration, queue uint32,
 		close(stop)
 		<-done
 	})
+	return sub
+}
+
+// subscribe monitors nodes and calls hear with each notification, item by its number in nodes, until the test ends.
+func subscribe(t *testing.T, c *opcua.Client, every time.Duration, queue uint32, nodes []*ua.NodeID, hear func(item int, v *ua.DataValue)) {
+	t.Helper()
+	sub := listen(t, c, &opcua.SubscriptionParameters{Interval: every}, hear)
 	items := make([]*ua.MonitoredItemCreateRequest, len(nodes))
 	for i, n := range nodes {
 		items[i] = opcua.NewMonitoredItemCreateRequestWithDefaults(n, ua.AttributeIDValue, uint32(i))

@@ -148,31 +148,7 @@ func TestOverflowOfEveryKind(t *testing.T) {
 // monitorTable makes an item a row.
 func monitorTable(t *testing.T, c *opcua.Client, table []overflowItem, hear func(item int, v *ua.DataValue)) *opcua.Subscription {
 	t.Helper()
-	heard := make(chan *opcua.PublishNotificationData, 16)
-	sub, err := c.Subscribe(t.Context(), &opcua.SubscriptionParameters{Interval: 20 * time.Millisecond, LifetimeCount: 100_000}, heard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case n := <-heard:
-				if change, ok := n.Value.(*ua.DataChangeNotification); ok {
-					for _, item := range change.MonitoredItems {
-						hear(int(item.ClientHandle), item.Value)
-					}
-				}
-			case <-stop:
-				return
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		close(stop)
-		<-done
-	})
+	sub := listen(t, c, &opcua.SubscriptionParameters{Interval: 20 * time.Millisecond, LifetimeCount: 100_000}, hear)
 	items := make([]*ua.MonitoredItemCreateRequest, len(table))
 	for i, x := range table {
 		items[i] = opcua.NewMonitoredItemCreateRequestWithDefaults(tagID(fmt.Sprintf("d.t%d", x.kind)), ua.AttributeIDValue, uint32(i))
